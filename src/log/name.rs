@@ -1,0 +1,129 @@
+//! Names of the files in `_delta_log` (PROTOCOL.md A1).
+
+/// The folder of the log in a table.
+pub const LOG_DIR: &str = "_delta_log";
+
+/// A name that means something to the protocol. Anything else in the folder is ignored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogName {
+    Commit(u64),
+    Classic(u64),
+    Part {
+        version: u64,
+        part: u32,
+        parts: u32,
+    },
+    /// A V2 checkpoint's manifest, JSON or Parquet.
+    V2 {
+        version: u64,
+        json: bool,
+    },
+    Compacted {
+        from: u64,
+        to: u64,
+    },
+    Crc(u64),
+}
+
+impl LogName {
+    /// Parses a file name.
+    pub fn parse(file: &str) -> Option<Self> {
+        let mut parts = file.split('.');
+        let version = digits(parts.next()?, 20)?;
+        let rest: Vec<&str> = parts.collect();
+        Some(match rest.as_slice() {
+            ["json"] => LogName::Commit(version),
+            ["crc"] => LogName::Crc(version),
+            ["checkpoint", "parquet"] => LogName::Classic(version),
+            ["checkpoint", part, parts, "parquet"] => {
+                let part = u32::try_from(digits(part, 10)?).ok()?;
+                let parts = u32::try_from(digits(parts, 10)?).ok()?;
+                if part == 0 || part > parts {
+                    return None;
+                }
+                LogName::Part {
+                    version,
+                    part,
+                    parts,
+                }
+            }
+            ["checkpoint", id, kind @ ("json" | "parquet")]
+                if uuid::Uuid::parse_str(id).is_ok() =>
+            {
+                LogName::V2 {
+                    version,
+                    json: *kind == "json",
+                }
+            }
+            [to, "compacted", "json"] => {
+                let to = digits(to, 20)?;
+                if to <= version {
+                    return None;
+                }
+                LogName::Compacted { from: version, to }
+            }
+            _ => return None,
+        })
+    }
+
+    /// `V.json`.
+    pub fn commit(version: u64) -> String {
+        format!("{version:020}.json")
+    }
+
+    /// `V.checkpoint.parquet`.
+    pub fn classic(version: u64) -> String {
+        format!("{version:020}.checkpoint.parquet")
+    }
+}
+
+fn digits(text: &str, len: usize) -> Option<u64> {
+    (text.len() == len && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_protocols_names_mean_something() {
+        let v = "00000000000000000012";
+        assert_eq!(
+            LogName::parse(&format!("{v}.json")),
+            Some(LogName::Commit(12))
+        );
+        assert_eq!(
+            LogName::parse(&format!("{v}.checkpoint.parquet")),
+            Some(LogName::Classic(12))
+        );
+        assert_eq!(
+            LogName::parse(&format!("{v}.checkpoint.0000000001.0000000002.parquet")),
+            Some(LogName::Part {
+                version: 12,
+                part: 1,
+                parts: 2
+            })
+        );
+        assert_eq!(
+            LogName::parse(&format!(
+                "{v}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+            )),
+            Some(LogName::V2 {
+                version: 12,
+                json: true
+            })
+        );
+        // D84
+        for other in [
+            "_commit_1.json.tmp",
+            ".00000000000000000005.json.crc",
+            "5.json",
+            "00000000000000000005.json.tmp",
+            "00000000000000000005.checkpoint.0000000003.0000000002.parquet",
+            "_last_checkpoint",
+            "",
+        ] {
+            assert_eq!(LogName::parse(other), None, "{other}");
+        }
+    }
+}

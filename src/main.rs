@@ -1,0 +1,3 @@
+//! The `deltafs` command.
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! Columns and types as the Delta protocol has them (PROTOCOL.md D). Knows Arrow types; never files, logs or queries.
+
+mod arrow;
+mod field;
+pub mod partition;
+mod scalar;
+
+pub use arrow::{arrow_schema, arrow_type, from_arrow_schema, from_arrow_type};
+pub use field::{
+    ArrayType, DataType, INVARIANTS, MAPPING_ID, MAPPING_PHYSICAL_NAME, MapType, Primitive,
+    SchemaError, StructField, StructType,
+};
+pub use scalar::Scalar;
