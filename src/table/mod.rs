@@ -1,0 +1,167 @@
+//! Versions and transactions of one table: open, refresh, travel, commit.
+//!
+//! Knows the log and the store; never a mount's paths, never DataFusion. Everything blocks.
+
+mod catalog;
+mod commit;
+mod error;
+mod history;
+mod path;
+pub mod properties;
+pub mod protocol;
+mod segment;
+mod snapshot;
+mod sorted_map;
+mod vectors;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use catalog::{Catalog, Place};
+pub use commit::{Operation, Outcome, Staged, create};
+pub use error::TableError;
+pub use history::HistoryEntry;
+pub use path::DataPath;
+pub use protocol::MappingMode;
+pub use snapshot::{LiveFile, NAME_TAG, Snapshot, Totals, partition_dirs};
+
+use crate::env::{Env, Millis};
+use crate::log::{LOG_DIR, LogName};
+use crate::store::Dir;
+
+/// An open table. Snapshots are handed out as they are known; [`Table::refresh`] looks for newer ones.
+#[derive(Debug)]
+pub struct Table {
+    dir: Dir,
+    env: Env,
+    /// Lock order: `committing`, then `current`. Neither is held across anything but the work on the log.
+    current: RwLock<Known>,
+    /// One commit at a time from this process: waiting here is cheaper than losing a race.
+    committing: Mutex<()>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    snapshot: Arc<Snapshot>,
+    /// The commit file of the snapshot's version; tells a table that was made anew in the same place.
+    inode: Option<u64>,
+    /// When the log was last looked at.
+    checked: Millis,
+}
+
+impl Table {
+    /// Opens the table in `dir` at its newest version.
+    ///
+    /// # Errors
+    /// [`TableError`]: not a table, or a log that can't be replayed.
+    pub fn open(dir: Dir, env: Env) -> Result<Self, TableError> {
+        let known = load(&dir, &env)?;
+        Ok(Table { dir, env, current: RwLock::new(known), committing: Mutex::new(()) })
+    }
+
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The newest snapshot that is known, without looking.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.known().snapshot)
+    }
+
+    /// The newest snapshot if the log was looked at less than `max_age` milliseconds ago.
+    pub fn recent(&self, max_age: Millis) -> Option<Arc<Snapshot>> {
+        let known = self.known();
+        let age = self.env.now().saturating_sub(known.checked);
+        ((0..max_age).contains(&age)).then_some(known.snapshot)
+    }
+
+    /// Looks for new versions. Costs one failing `open` when there is none, and what is new when there is.
+    ///
+    /// # Errors
+    /// [`TableError`]; the snapshot that was known stays.
+    pub fn refresh(&self) -> Result<Arc<Snapshot>, TableError> {
+        let now = self.env.now();
+        let mut known = self.known();
+        let mut moved = false;
+        while let Some(commit) = segment::read_commit(&self.dir, known.snapshot.version() + 1)? {
+            let version = known.snapshot.version() + 1;
+            let next =
+                known.snapshot.next(self.dir.path(), version, commit.modified, commit.actions)?;
+            known = Known { snapshot: Arc::new(next), inode: Some(commit.inode), checked: now };
+            moved = true;
+        }
+        if !moved && !self.is_same_log(&known) {
+            known = load(&self.dir, &self.env)?;
+        }
+        known.checked = now;
+        Ok(self.learn(known))
+    }
+
+    /// The snapshot of a version.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchVersion`] when it never was or is gone.
+    pub fn at(&self, version: u64) -> Result<Arc<Snapshot>, TableError> {
+        let newest = self.snapshot();
+        if newest.version() == version {
+            return Ok(newest);
+        }
+        segment::load(&self.dir, Some(version)).map(Arc::new)
+    }
+
+    /// Whether the commit of the known version is still the file that it was.
+    fn is_same_log(&self, known: &Known) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = Path::new(LOG_DIR).join(LogName::commit(known.snapshot.version()));
+        match (self.dir.metadata(&path), known.inode) {
+            (Ok(meta), Some(inode)) => meta.ino() == inode,
+            // A checkpoint without its commit file: there is no telling, and nothing newer.
+            (Err(e), None) => e.is_absent(),
+            _ => false,
+        }
+    }
+
+    fn known(&self) -> Known {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what is newer; an older answer of a slower thread never replaces a newer one.
+    fn learn(&self, new: Known) -> Arc<Snapshot> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let other_table = current.snapshot.metadata().id != new.snapshot.metadata().id;
+        if other_table || new.snapshot.version() >= current.snapshot.version() {
+            let checkpoint = current.snapshot.checkpoint().filter(|_| !other_table);
+            *current = new;
+            if checkpoint > current.snapshot.checkpoint() {
+                current.snapshot =
+                    Arc::new(Snapshot::clone(&current.snapshot).with_checkpoint(checkpoint));
+            }
+        }
+        Arc::clone(&current.snapshot)
+    }
+
+    /// Notes that a checkpoint of `version` exists.
+    pub(crate) fn checkpointed(&self, version: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.snapshot.version() >= version {
+            current.snapshot =
+                Arc::new(Snapshot::clone(&current.snapshot).with_checkpoint(Some(version)));
+        }
+    }
+}
+
+fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let checked = env.now();
+    let snapshot = Arc::new(segment::load(dir, None)?);
+    let path = Path::new(LOG_DIR).join(LogName::commit(snapshot.version()));
+    let inode = dir.metadata(&path).ok().map(|m| m.ino());
+    Ok(Known { snapshot, inode, checked })
+}
+
+#[cfg(test)]
+mod tests;
