@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::deletion_vector::DeletionVectorDescriptor;
+
 /// Partition values by physical column name; `None` is NULL.
 pub type PartitionValues = BTreeMap<String, Option<String>>;
 
@@ -80,32 +82,6 @@ pub struct Remove {
     pub default_row_commit_version: Option<i64>,
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
-}
-
-/// Which rows of a file are dead (PROTOCOL.md B).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeletionVectorDescriptor {
-    /// `u`, `p` or `i`.
-    pub storage_type: String,
-    pub path_or_inline_dv: String,
-    /// Byte position of the size field in the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<i32>,
-    /// Bytes of the data, magic included, size and checksum excluded.
-    pub size_in_bytes: i32,
-    /// Dead rows.
-    pub cardinality: i64,
-}
-
-impl DeletionVectorDescriptor {
-    /// The id that joins with the path to the key of a live file.
-    pub fn unique_id(&self) -> String {
-        match self.offset {
-            Some(offset) => format!("{}{}@{offset}", self.storage_type, self.path_or_inline_dv),
-            None => format!("{}{}", self.storage_type, self.path_or_inline_dv),
-        }
-    }
 }
 
 /// The table's identity, schema and properties.

@@ -6,12 +6,13 @@ mod commit;
 mod name;
 
 pub use action::{
-    Action, Add, Cdc, CommitInfo, DeletionVectorDescriptor, DomainMetadata, Format, Metadata,
-    PartitionValues, Protocol, Remove, Tags, Txn,
+    Action, Add, Cdc, CommitInfo, DomainMetadata, Format, Metadata, PartitionValues, Protocol,
+    Remove, Tags, Txn,
 };
 pub use commit::{parse_commit, write_commit};
 pub use name::{LOG_DIR, LogName};
 
+pub use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::{Failure, Kind};
 
 /// A file of the log that can't be used.
