@@ -6,6 +6,8 @@
 
 pub mod env;
 pub mod error;
+pub mod fs;
 pub mod log;
 pub mod schema;
+pub mod settings;
 pub mod store;
