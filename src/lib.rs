@@ -7,6 +7,8 @@
 pub mod deletion_vector;
 pub mod env;
 pub mod error;
+pub mod fs;
 pub mod log;
 pub mod schema;
+pub mod settings;
 pub mod store;

@@ -1,0 +1,5 @@
+//! The file system itself, without a kernel.
+
+mod api;
+
+pub use api::*;
