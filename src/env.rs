@@ -81,6 +81,12 @@ impl Env {
         }
     }
 
+    /// Blocks this thread, for the pause between two attempts. Never to wait for something that can be awaited.
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that lets time pass")]
+    pub fn pause(&self, time: std::time::Duration) {
+        std::thread::sleep(time);
+    }
+
     /// A number in `0..bound`, for jitter; 0 when `bound` is 0.
     pub fn below(&self, bound: u64) -> u64 {
         if bound == 0 {

@@ -12,3 +12,4 @@ pub mod log;
 pub mod schema;
 pub mod settings;
 pub mod store;
+pub mod table;

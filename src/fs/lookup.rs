@@ -1,0 +1,276 @@
+//! From a parent and a name to a node.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::node::Node;
+use super::stage::{Phase, Place, Stage};
+use super::{Core, Entry, FsError, FsResult, Ino, domain};
+use crate::namespace::{CONTROL_DIR, Control, PRIVATE_DIR, is_reserved};
+use crate::schema::partition;
+use crate::store::EntryKind;
+use crate::table::{self, Snapshot, Table};
+
+/// How long the kernel may believe names and attributes that only a commit changes. Commits push invalidations.
+pub(super) const LONG: Duration = Duration::from_secs(300);
+
+/// What a directory node is at this moment.
+#[derive(Debug, Clone)]
+pub(super) enum DirKind {
+    Plain,
+    Table(Arc<Table>, Arc<Snapshot>),
+}
+
+impl Core {
+    pub(super) fn lookup(&self, parent: Ino, name: &OsStr) -> FsResult<Entry> {
+        let node = self.child(&self.node(parent)?, name)?;
+        self.entry(node)
+    }
+
+    /// Counts a lookup of the node.
+    pub(super) fn entry(&self, node: Node) -> FsResult<Entry> {
+        // Attributes first: a failure must not leave a lookup that nobody takes back.
+        let mut attr = self.attr(&node)?;
+        let ttl = self.name_ttl(&node);
+        attr.ino = self.inodes().look_up(node);
+        Ok(Entry { attr, ttl })
+    }
+
+    fn name_ttl(&self, node: &Node) -> Duration {
+        match node {
+            Node::Data { .. } | Node::Control { .. } => LONG,
+            Node::Dir(_) | Node::Partition { .. } | Node::Foreign(_) => self.settings.refresh,
+            Node::Staged(stage) => match stage.state().phase {
+                Phase::Committed(_) => LONG,
+                // The name may stand for another file the moment that this one is done.
+                Phase::Open | Phase::Scattered(_) | Phase::Gone => Duration::ZERO,
+            },
+        }
+    }
+
+    /// The node under `name`.
+    pub(super) fn child(&self, parent: &Node, name: &OsStr) -> FsResult<Node> {
+        if name.len() > 255 {
+            return Err(FsError::NameTooLong);
+        }
+        match parent {
+            Node::Dir(path) => self.child_of_dir(path, name),
+            Node::Partition { table, dir } => {
+                let (handle, snapshot) = self.table(table)?;
+                self.child_of_table(table, &handle, &snapshot, dir, name)
+            }
+            Node::Control { owner, entry } => self.child_of_control(owner, entry, name),
+            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
+        }
+    }
+
+    fn child_of_dir(&self, path: &Path, name: &OsStr) -> FsResult<Node> {
+        let kind = self.dir_kind(path)?;
+        if name == CONTROL_DIR {
+            let is_root = path.as_os_str().is_empty();
+            return match kind {
+                DirKind::Plain if !is_root => Err(FsError::NotFound),
+                DirKind::Plain | DirKind::Table(..) => {
+                    Ok(Node::Control { owner: path.to_owned(), entry: Control::Dir })
+                }
+            };
+        }
+        if is_reserved(name) {
+            return Err(FsError::NotFound);
+        }
+        match kind {
+            DirKind::Table(handle, snapshot) => {
+                self.child_of_table(path, &handle, &snapshot, "", name)
+            }
+            DirKind::Plain => {
+                let place = Place { table: path.to_owned(), dir: String::new(), append_only: false };
+                if let Some(stage) = self.staged(&place, name) {
+                    return Ok(stage);
+                }
+                let child = path.join(name);
+                match self.catalog.place(&child).map_err(|e| self.absent(&e))? {
+                    table::Place::Plain | table::Place::Table => Ok(Node::Dir(child)),
+                    table::Place::File => Ok(Node::Foreign(child)),
+                }
+            }
+        }
+    }
+
+    /// A link that leads out of the source is shown to nobody.
+    fn absent(&self, error: &table::TableError) -> FsError {
+        match error {
+            table::TableError::Store(crate::store::StoreError::Outside { .. }) => FsError::NotFound,
+            table::TableError::Store(e) if e.is_absent() => FsError::NotFound,
+            other => domain(other),
+        }
+    }
+
+    pub(super) fn dir_kind(&self, path: &Path) -> FsResult<DirKind> {
+        match self.catalog.place(path).map_err(|e| self.absent(&e))? {
+            table::Place::Plain => Ok(DirKind::Plain),
+            table::Place::Table => {
+                let (table, snapshot) = self.table(path)?;
+                Ok(DirKind::Table(table, snapshot))
+            }
+            table::Place::File => Err(FsError::NotDir),
+        }
+    }
+
+    fn staged(&self, place: &Place, name: &OsStr) -> Option<Node> {
+        let now = self.env.now();
+        self.overlay().get(place, name, now).map(Node::Staged)
+    }
+
+    fn child_of_table(
+        &self,
+        table: &Path,
+        handle: &Arc<Table>,
+        snapshot: &Snapshot,
+        dir: &str,
+        name: &OsStr,
+    ) -> FsResult<Node> {
+        let place = Place { table: table.to_owned(), dir: dir.to_owned(), append_only: false };
+        if let Some(stage) = self.staged(&place, name) {
+            return Ok(stage);
+        }
+        let name = name.to_str().ok_or(FsError::NotFound)?;
+        let visible = format!("{dir}{name}");
+        if let Some(file) = snapshot.named(&visible) {
+            return Ok(Node::Data {
+                table: table.to_owned(),
+                handle: Arc::clone(handle),
+                file: Arc::clone(file),
+            });
+        }
+        let below = format!("{visible}/");
+        if snapshot.has_dir(&below) || self.overlay().has_dir(table, &below) {
+            return Ok(Node::Partition { table: table.to_owned(), dir: below });
+        }
+        Err(FsError::NotFound)
+    }
+
+    fn child_of_control(&self, owner: &Path, entry: &Control, name: &OsStr) -> FsResult<Node> {
+        let node = |entry| Ok(Node::Control { owner: owner.to_owned(), entry });
+        match entry {
+            Control::Rejected => {
+                let name = name.to_str().ok_or(FsError::NotFound)?;
+                if self.rejected_file(owner, name).is_ok() {
+                    return node(Control::RejectedFile(name.to_owned()));
+                }
+                Err(FsError::NotFound)
+            }
+            Control::Raw(path) => {
+                let child = path.join(name);
+                let (table, _) = self.table(owner)?;
+                if child.starts_with(PRIVATE_DIR) {
+                    return Err(FsError::NotFound);
+                }
+                match table.dir().metadata(&child) {
+                    Ok(_) => node(Control::Raw(child)),
+                    Err(e) => Err(self.absent(&e.into())),
+                }
+            }
+            Control::Mode(_) => {
+                let place =
+                    Place { table: owner.to_owned(), dir: String::new(), append_only: true };
+                self.staged(&place, name).ok_or(FsError::NotFound)
+            }
+            _ => {
+                let is_table = matches!(self.dir_kind(owner)?, DirKind::Table(..));
+                let name = name.to_str().ok_or(FsError::NotFound)?;
+                match entry.child(name, is_table) {
+                    Some(child) => node(child),
+                    None if entry.is_dir() == Some(false) => Err(FsError::NotDir),
+                    None => Err(FsError::NotFound),
+                }
+            }
+        }
+    }
+
+    /// Where a file that is created in `parent` goes; an error where nothing can be dropped.
+    pub(super) fn place_of(&self, parent: &Node) -> FsResult<Place> {
+        match parent {
+            Node::Dir(path) => {
+                Ok(Place { table: path.clone(), dir: String::new(), append_only: false })
+            }
+            Node::Partition { table, dir } => {
+                Ok(Place { table: table.clone(), dir: dir.clone(), append_only: false })
+            }
+            Node::Control { owner, entry: Control::Mode(_) } => {
+                Ok(Place { table: owner.clone(), dir: String::new(), append_only: true })
+            }
+            Node::Control { .. } => Err(super::not_permitted(
+                "no file can be created in this control directory",
+                "data files go into the table's directory or into .delta/in/append",
+            )),
+            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
+        }
+    }
+
+    /// The entries of a plain directory that the mount shows.
+    pub(super) fn plain_entries(&self, path: &Path) -> FsResult<Vec<(std::ffi::OsString, Node)>> {
+        let mut entries = Vec::new();
+        for (name, kind) in self.catalog.list_plain(path).map_err(|e| self.absent(&e))? {
+            if is_reserved(&name) {
+                continue;
+            }
+            let child = path.join(&name);
+            let node = match kind {
+                EntryKind::Dir => Node::Dir(child),
+                EntryKind::File => Node::Foreign(child),
+                // What a link is depends on where it leads.
+                EntryKind::Symlink => match self.catalog.place(&child) {
+                    Ok(table::Place::Plain | table::Place::Table) => Node::Dir(child),
+                    Ok(table::Place::File) => Node::Foreign(child),
+                    Err(_) => continue,
+                },
+                EntryKind::Other => continue,
+            };
+            entries.push((name, node));
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(entries)
+    }
+
+    /// The node of a visible directory of a table.
+    pub(super) fn dir_node(table: &Path, dir: &str) -> Node {
+        if dir.is_empty() {
+            Node::Dir(table.to_owned())
+        } else {
+            Node::Partition { table: table.to_owned(), dir: dir.to_owned() }
+        }
+    }
+
+    /// Whether `name` in the visible directory `dir` is the next partition directory: `(column, value)`.
+    pub(super) fn next_partition(
+        snapshot: &Snapshot,
+        dir: &str,
+        name: &str,
+    ) -> Option<(String, Option<String>)> {
+        let depth = dir.matches('/').count();
+        let column = snapshot.partition_columns().get(depth)?;
+        let (found, value) = partition::parse_dir(name)?;
+        (found == *column && partition::dir_name(column, value.as_deref()) == name)
+            .then_some((found, value))
+    }
+
+    /// The partition values that the visible directory `dir` stands for, by logical column.
+    pub(super) fn fixed_values(
+        dir: &str,
+    ) -> std::collections::BTreeMap<String, Option<String>> {
+        dir.split('/').filter_map(partition::parse_dir).collect()
+    }
+
+    /// The path of the table of a node, where it has one.
+    pub(super) fn stage_at(&self, place: &Place, name: &OsStr) -> Option<Arc<Stage>> {
+        let now = self.env.now();
+        self.overlay().get(place, name, now)
+    }
+}
+
+/// The path of a node's directory for messages.
+pub(super) fn shown(path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { PathBuf::from("/") } else { path.to_owned() }
+}

@@ -1,0 +1,65 @@
+//! What an inode stands for.
+
+use std::hash::Hasher as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Ino;
+use super::stage::Stage;
+use crate::namespace::Control;
+use crate::table::{LiveFile, Table};
+
+/// A node of the tree. Directories are resolved when they are used: a plain one may become a table.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// A plain directory or the root of a table; relative to the source.
+    Dir(PathBuf),
+    /// A directory of partition values inside a table: `a=1/b=2/`.
+    Partition { table: PathBuf, dir: String },
+    /// A data file at one version of itself; it never changes.
+    Data { table: PathBuf, handle: Arc<Table>, file: Arc<LiveFile> },
+    /// A file that was created or is being written here.
+    Staged(Arc<Stage>),
+    /// A file beside tables.
+    Foreign(PathBuf),
+    /// An entry of the control directory of `owner`.
+    Control { owner: PathBuf, entry: Control },
+}
+
+impl Node {
+    /// What identifies the node for as long as it lives: two nodes with one key are the same file.
+    pub(super) fn key(&self) -> String {
+        match self {
+            Node::Dir(path) => format!("d\0{}", path.display()),
+            Node::Partition { table, dir } => format!("p\0{}\0{dir}", table.display()),
+            Node::Data { table, file, .. } => {
+                data_key(table, file.path.key(), file.add.dv_id().as_deref())
+            }
+            Node::Staged(stage) => stage.key(),
+            Node::Foreign(path) => format!("x\0{}", path.display()),
+            Node::Control { owner, entry } => format!("c\0{}\0{}", owner.display(), entry.path()),
+        }
+    }
+
+    /// The number of the node: a hash of its key, so that it is the same whoever asks and whenever.
+    pub(super) fn number(&self) -> Ino {
+        if let Node::Dir(path) = self
+            && path.as_os_str().is_empty()
+        {
+            return Ino::ROOT;
+        }
+        number(&self.key())
+    }
+}
+
+/// Key of a data file: where it is stored and which of its rows are dead.
+pub(super) fn data_key(table: &Path, path: &str, dv: Option<&str>) -> String {
+    format!("f\0{}\0{path}\0{}", table.display(), dv.unwrap_or_default())
+}
+
+pub(super) fn number(key: &str) -> Ino {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(key.as_bytes());
+    // 0 is no inode and 1 is the root.
+    Ino(hasher.finish().max(2))
+}

@@ -1,0 +1,112 @@
+//! What the tree shows beside the snapshots: files on their way in, and partition directories without files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::stage::{Phase, Place, Stage};
+use crate::env::Millis;
+
+/// How long a name stays reachable between two requests of one tool, in milliseconds: after its rows went
+/// elsewhere, or before the kernel has come back for a replacement.
+const GRACE_MS: Millis = 2000;
+
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    staged: BTreeMap<Place, BTreeMap<OsString, Arc<Stage>>>,
+    /// Made by mkdir, or emptied by rm: `(table, a=1/)`.
+    dirs: BTreeSet<(PathBuf, String)>,
+}
+
+impl Overlay {
+    /// The staged file under a name, unless it has become a live one.
+    pub(super) fn get(&self, place: &Place, name: &OsStr, now: Millis) -> Option<Arc<Stage>> {
+        let stage = self.staged.get(place)?.get(name)?;
+        let visible = {
+            let state = stage.state();
+            match state.phase {
+                // A replacement that nobody came to write is none.
+                Phase::Open if state.replaces.is_some() && state.writers == 0 && !state.dirty => {
+                    now.saturating_sub(state.modified) < GRACE_MS
+                }
+                Phase::Open => true,
+                Phase::Scattered(since) => now.saturating_sub(since) < GRACE_MS,
+                Phase::Committed(_) | Phase::Gone => false,
+            }
+        };
+        visible.then(|| Arc::clone(stage))
+    }
+
+    pub(super) fn insert(&mut self, stage: &Arc<Stage>) -> Option<Arc<Stage>> {
+        let name = stage.name();
+        self.staged.entry(stage.place.clone()).or_default().insert(name, Arc::clone(stage))
+    }
+
+    /// Takes a staged file out if it is still the one under its name.
+    pub(super) fn remove(&mut self, stage: &Arc<Stage>, name: &OsStr) {
+        if let Some(names) = self.staged.get_mut(&stage.place) {
+            if names.get(name).is_some_and(|s| Arc::ptr_eq(s, stage)) {
+                names.remove(name);
+            }
+            if names.is_empty() {
+                self.staged.remove(&stage.place);
+            }
+        }
+    }
+
+    /// What a listing of `place` shows: scratch files, and data names that wait for their first byte. A data file
+    /// in the middle of being written would only make readers of the directory fail.
+    pub(super) fn listed(&self, place: &Place, is_data: impl Fn(&OsStr) -> bool) -> Vec<Arc<Stage>> {
+        let Some(names) = self.staged.get(place) else { return Vec::new() };
+        names
+            .iter()
+            .filter(|(name, stage)| {
+                let state = stage.state();
+                matches!(state.phase, Phase::Open)
+                    && state.replaces.is_none()
+                    && (!is_data(name) || !state.dirty)
+            })
+            .map(|(_, stage)| Arc::clone(stage))
+            .collect()
+    }
+
+    /// Whether anything is on its way into `table`, below the visible directory `dir`.
+    pub(super) fn is_used(&self, table: &Path, dir: &str) -> bool {
+        self.staged.iter().any(|(place, names)| {
+            place.table == table
+                && place.dir.starts_with(dir)
+                && names.values().any(|s| matches!(s.state().phase, Phase::Open))
+        })
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Stage>> {
+        self.staged.values().flat_map(|names| names.values().cloned()).collect()
+    }
+
+    pub(super) fn add_dir(&mut self, table: &Path, dir: &str) {
+        self.dirs.insert((table.to_owned(), dir.to_owned()));
+    }
+
+    pub(super) fn remove_dir(&mut self, table: &Path, dir: &str) -> bool {
+        self.dirs.remove(&(table.to_owned(), dir.to_owned()))
+    }
+
+    pub(super) fn has_dir(&self, table: &Path, dir: &str) -> bool {
+        self.dirs_below(table, dir).next().is_some()
+    }
+
+    /// The empty partition directories whose path starts with `dir`.
+    pub(super) fn dirs_below<'a>(
+        &'a self,
+        table: &Path,
+        dir: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let from = (table.to_owned(), dir.to_owned());
+        let table = table.to_owned();
+        self.dirs
+            .range(from..)
+            .take_while(move |(t, d)| *t == table && d.starts_with(dir))
+            .map(|(_, d)| d.as_str())
+    }
+}

@@ -1,0 +1,428 @@
+//! Opening and reading.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::handle::Handle;
+use super::lookup::DirKind;
+use super::node::Node;
+use super::stage::{Phase, Place, Stage, data_name, io_error, process_of};
+use super::verb::VerbHandle;
+use super::{Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, not_permitted};
+use crate::datafile::{RawView, raw_view};
+use crate::error::Kind;
+use crate::namespace::{Control, Dropped, classify, is_reserved};
+use crate::table::{DataPath, LiveFile, Snapshot, Table};
+
+impl Core {
+    pub(super) fn open(&self, ino: Ino, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
+        let node = self.node(ino)?;
+        if flags.write {
+            self.writable()?;
+        }
+        match node {
+            Node::Dir(_) | Node::Partition { .. } => Err(FsError::IsDir),
+            Node::Data { table, handle, file } => {
+                let (_, snapshot) = self.table(&table)?;
+                let live = snapshot.live_file(&file.path);
+                if live.is_none_or(|l| l.add.dv_id() != file.add.dv_id()) {
+                    return Err(FsError::Stale);
+                }
+                if flags.write {
+                    return self.begin_overwrite(&table, &handle, &snapshot, &file, flags, caller);
+                }
+                self.open_data(&snapshot, &handle, &file)
+            }
+            Node::Staged(stage) => self.open_stage(&stage, flags, caller),
+            Node::Foreign(path) => {
+                if flags.write {
+                    return Err(foreign(&path));
+                }
+                let file = self.catalog.root().open_file(&path).map_err(|e| domain(&e))?;
+                self.open_file(file, false)
+            }
+            Node::Control { owner, entry } => self.open_control(&owner, &entry, flags, caller),
+        }
+    }
+
+    /// A data file as it is stored, if that is what the table means.
+    fn open_data(&self, snapshot: &Snapshot, table: &Table, live: &LiveFile) -> FsResult<Opened> {
+        snapshot.check_read().map_err(|e| domain(&e))?;
+        let file = open_live(table, live)?;
+        if let Some(vector) = &live.add.deletion_vector {
+            return Err(needs_logical_view(
+                &live.visible,
+                &format!("{} of its rows are deleted by a deletion vector", vector.cardinality),
+            ));
+        }
+        match raw_view(&file, snapshot.schema(), snapshot.partition_columns()) {
+            Ok(RawView::Same) => self.open_file(file, true),
+            Ok(RawView::Differs(reason)) => Err(needs_logical_view(&live.visible, &reason)),
+            Err(e) => Err(domain(&e)),
+        }
+    }
+
+    fn open_file(&self, file: File, immutable: bool) -> FsResult<Opened> {
+        let meta = file.metadata().map_err(|e| io_error("open", &e))?;
+        if !meta.is_file() {
+            return Err(not_permitted("this is not a regular file", "only regular files can be read"));
+        }
+        let file = Arc::new(file);
+        let io = if self.passthrough.load(Ordering::Relaxed) {
+            Io::Passthrough(Arc::clone(&file))
+        } else {
+            Io::Cached { keep: immutable }
+        };
+        let fh = self.handles().open(Handle::File(file));
+        Ok(Opened { fh, io })
+    }
+
+    fn open_control(
+        &self,
+        owner: &Path,
+        entry: &Control,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<Opened> {
+        if let Control::Verb(verb) = entry {
+            if flags.write {
+                let (table, snapshot) = self.table(owner)?;
+                snapshot.check_write().map_err(|e| domain(&e))?;
+                let state = VerbHandle::new(*verb, owner.to_owned(), table, caller.uid);
+                let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
+                return Ok(Opened { fh: self.handles().open(state), io: Io::Direct });
+            }
+            let content = self.content(owner, entry)?;
+            let fh = self.handles().open(Handle::Text(content.text));
+            return Ok(Opened { fh, io: Io::Direct });
+        }
+        if flags.write {
+            return Err(not_permitted(
+                format!(".delta/{} is read-only", entry.path()),
+                "statements are written to the files in .delta/ctl; see .delta/README",
+            ));
+        }
+        match entry {
+            Control::Raw(path) => {
+                let (table, _) = self.table(owner)?;
+                let file = table.raw_file(path).map_err(|e| domain(&e))?;
+                self.open_file(file, false)
+            }
+            Control::RejectedFile(name) => {
+                let file = self.rejected_file(owner, name)?;
+                self.open_file(file, false)
+            }
+            Control::Last => {
+                let text = self.last(owner, Some(caller.uid));
+                Ok(Opened { fh: self.handles().open(Handle::Text(text.text)), io: Io::Direct })
+            }
+            _ if entry.is_dir() != Some(false) => Err(FsError::IsDir),
+            _ => {
+                let content = self.content(owner, entry)?;
+                let fh = self.handles().open(Handle::Text(content.text));
+                Ok(Opened { fh, io: Io::Direct })
+            }
+        }
+    }
+
+    fn open_stage(
+        &self,
+        stage: &Arc<Stage>,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<Opened> {
+        let (phase, file, replaces) = {
+            let state = stage.state();
+            (state.phase.clone(), Arc::clone(&state.file), state.replaces.clone())
+        };
+        match phase {
+            Phase::Gone => return Err(FsError::Stale),
+            Phase::Committed(live) => {
+                // The inode went on as a data file; only a handle from before can still ask for the stage.
+                let (table, snapshot) = self.table(&stage.place.table)?;
+                if flags.write {
+                    return self.begin_overwrite(
+                        &stage.place.table, &table, &snapshot, &live, flags, caller,
+                    );
+                }
+                return self.open_data(&snapshot, &table, &live);
+            }
+            Phase::Open | Phase::Scattered(_) => {}
+        }
+        if flags.write {
+            return self.open_for_writing(stage, flags, caller);
+        }
+        // Until it is committed, readers of the name see the rows that are in the table.
+        if let Some(old) = replaces {
+            let (table, snapshot) = self.table(&stage.place.table)?;
+            let mut opened = self.open_data(&snapshot, &table, &old)?;
+            opened.io = Io::Direct;
+            return Ok(opened);
+        }
+        let fh = self.handles().open(Handle::File(file));
+        Ok(Opened { fh, io: Io::Direct })
+    }
+
+    fn open_for_writing(
+        &self,
+        stage: &Arc<Stage>,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<Opened> {
+        if flags.append && stage.state().replaces.is_some() {
+            return Err(append_refused());
+        }
+        if flags.truncate {
+            stage.truncate(0, self.env.now(), &self.fresh)?;
+        }
+        let opener = process_of(caller.pid);
+        {
+            let mut state = stage.state();
+            state.writers += 1;
+            state.opener = opener;
+        }
+        let handle = Handle::Stage { stage: Arc::clone(stage), write: true };
+        Ok(Opened { fh: self.handles().open(handle), io: Io::Direct })
+    }
+
+    /// Opening a live file for writing: the name gets a private file, and the kernel is told to look again.
+    fn begin_overwrite(
+        &self,
+        table: &Path,
+        handle: &Arc<Table>,
+        snapshot: &Arc<Snapshot>,
+        live: &Arc<LiveFile>,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<Opened> {
+        if flags.append {
+            return Err(append_refused());
+        }
+        self.overwrite(table, handle, snapshot, live, caller)?;
+        Err(FsError::Stale)
+    }
+
+    fn overwrite(
+        &self,
+        table: &Path,
+        _handle: &Arc<Table>,
+        snapshot: &Arc<Snapshot>,
+        live: &Arc<LiveFile>,
+        caller: Caller,
+    ) -> FsResult<Arc<Stage>> {
+        snapshot.check_write().map_err(|e| domain(&e))?;
+        let (dir, name) = live.visible.rsplit_once('/').map_or(("", &*live.visible), |(d, n)| (d, n));
+        let dir = if dir.is_empty() { String::new() } else { format!("{dir}/") };
+        let place = Place { table: table.to_owned(), dir, append_only: false };
+        let stage = Arc::new(Stage::new(
+            place,
+            name.into(),
+            self.fresh.owned(caller)?,
+            Some(Arc::clone(live)),
+            caller,
+            &self.env,
+        ));
+        self.overlay().insert(&stage);
+        Ok(stage)
+    }
+
+    pub(super) fn create(
+        &self,
+        parent: Ino,
+        name: &OsStr,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<(Entry, Opened)> {
+        self.writable()?;
+        let parent = self.node(parent)?;
+        if name.len() > 255 {
+            return Err(FsError::NameTooLong);
+        }
+        match self.child(&parent, name) {
+            Ok(_) if flags.exclusive => return Err(FsError::Exists),
+            Ok(node) => return self.open_known(node, flags, caller),
+            Err(FsError::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+        if is_reserved(name) {
+            return Err(not_permitted(
+                format!("the name {} is reserved", name.display()),
+                "choose another name",
+            ));
+        }
+        let place = self.place_of(&parent)?;
+        let kind = match self.dir_kind(&place.table)? {
+            DirKind::Table(_, snapshot) => {
+                snapshot.check_write().map_err(|e| domain(&e))?;
+                let dir = place.dir.clone();
+                classify(name, |n| snapshot.named(&format!("{dir}{n}")).is_some())
+            }
+            DirKind::Plain => {
+                self.check_new_table(&place.table)?;
+                classify(name, |_| false)
+            }
+        };
+        match kind {
+            Dropped::Data => {
+                data_name(name)?;
+            }
+            Dropped::Text => {
+                return Err(FsError::Domain {
+                    kind: Kind::Unsupported,
+                    message: format!("{} can't be appended: only Parquet files are taken", name.display()),
+                    hint: Some("convert it to Parquet first, for example with DuckDB: COPY (FROM 'x.csv') TO 'x.parquet'".to_owned()),
+                });
+            }
+            Dropped::Scratch => {}
+        }
+        let file = self.fresh.owned(caller)?;
+        let stage =
+            Arc::new(Stage::new(place, name.to_owned(), file, None, caller, &self.env));
+        self.overlay().insert(&stage);
+        let opened = self.open_for_writing(&stage, flags, caller)?;
+        let entry = self.entry(Node::Staged(stage))?;
+        Ok((entry, opened))
+    }
+
+    /// CREATE of a name that exists: the kernel did not know.
+    fn open_known(
+        &self,
+        node: Node,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<(Entry, Opened)> {
+        let stage = match &node {
+            Node::Data { table, handle, file } => {
+                if flags.append {
+                    return Err(append_refused());
+                }
+                let (_, snapshot) = self.table(table)?;
+                self.overwrite(table, handle, &snapshot, file, caller)?
+            }
+            Node::Staged(stage) => Arc::clone(stage),
+            Node::Dir(_) | Node::Partition { .. } => return Err(FsError::IsDir),
+            Node::Foreign(path) => return Err(foreign(path)),
+            Node::Control { owner, entry } => {
+                let opened = self.open_control(owner, entry, flags, caller)?;
+                return Ok((self.entry(node)?, opened));
+            }
+        };
+        let opened = self.open_for_writing(&stage, flags, caller)?;
+        Ok((self.entry(Node::Staged(stage))?, opened))
+    }
+
+    /// Whether the plain directory `path` may become a table.
+    pub(super) fn check_new_table(&self, path: &Path) -> FsResult<()> {
+        if path.as_os_str().is_empty() {
+            return Err(not_permitted(
+                "files can't be created at the root of the mount",
+                "make a directory for a new table: mkdir NAME; cp FILE.parquet NAME/",
+            ));
+        }
+        if !self.plain_entries(path)?.is_empty() {
+            return Err(not_permitted(
+                format!("{} holds other things and can't become a table", path.display()),
+                "make an empty directory for a new table: mkdir NAME; cp FILE.parquet NAME/",
+            ));
+        }
+        if path.file_name().is_some_and(|n| n.as_encoded_bytes().contains(&b'=')) {
+            return Err(not_permitted(
+                format!("{} looks like a partition directory, but is in no table", path.display()),
+                "create the table first, in a directory without `=` in its name",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&self, fh: Fh, offset: u64, size: u32) -> FsResult<Bytes> {
+        let handle = self.handles().get(fh)?;
+        match handle {
+            Handle::Dir(_) => Err(FsError::IsDir),
+            Handle::File(file) => read_at(&file, offset, size),
+            Handle::Text(text) => Ok(slice(&text, offset, size)),
+            Handle::Stage { stage, .. } => {
+                let file = Arc::clone(&stage.state().file);
+                read_at(&file, offset, size)
+            }
+            Handle::Verb(verb) => Ok(slice(&super::verb::answer(&verb), offset, size)),
+        }
+    }
+}
+
+/// Opens the stored bytes of a live file.
+pub(super) fn open_live(table: &Table, live: &LiveFile) -> FsResult<File> {
+    let path = match &live.path {
+        DataPath::Inside(path) => path,
+        DataPath::Outside(path) => {
+            return Err(domain(&crate::table::TableError::Outside(path.clone())));
+        }
+    };
+    let file = table.dir().open_file(Path::new(path)).map_err(|e| match e {
+        e if e.is_absent() => FsError::Domain {
+            kind: Kind::Corrupt,
+            message: format!("the data file {path} of the table is missing"),
+            hint: Some("it was removed behind the table's back, or by a VACUUM that was too eager; restore it".to_owned()),
+        },
+        e => domain(&e),
+    })?;
+    let size = file.metadata().map_err(|e| io_error("stat", &e))?.len();
+    if u64::try_from(live.add.size) != Ok(size) {
+        return Err(FsError::Domain {
+            kind: Kind::Corrupt,
+            message: format!("the data file {path} has {size} bytes, but the log says {}", live.add.size),
+            hint: Some("the file was changed behind the table's back; restore it".to_owned()),
+        });
+    }
+    Ok(file)
+}
+
+fn needs_logical_view(name: &str, reason: &str) -> FsError {
+    FsError::Domain {
+        kind: Kind::Unsupported,
+        message: format!("{name} can't be served as it is stored: {reason}"),
+        hint: Some(
+            "read the table with a Delta reader: `.delta/raw` is the physical table".to_owned(),
+        ),
+    }
+}
+
+fn append_refused() -> FsError {
+    not_permitted(
+        "bytes can't be appended to a committed data file",
+        "copy a whole Parquet file into the directory: that appends its rows",
+    )
+}
+
+fn foreign(path: &Path) -> FsError {
+    not_permitted(
+        format!("{} belongs to no table and is read-only here", path.display()),
+        "change it in the source directory",
+    )
+}
+
+fn read_at(file: &File, offset: u64, size: u32) -> FsResult<Bytes> {
+    let mut buffer = vec![0; size as usize];
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(io_error("reading", &e)),
+        }
+    }
+    buffer.truncate(filled);
+    Ok(buffer.into())
+}
+
+fn slice(text: &Bytes, offset: u64, size: u32) -> Bytes {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+    let to = from.saturating_add(size as usize).min(text.len());
+    text.slice(from..to)
+}

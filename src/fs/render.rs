@@ -1,0 +1,277 @@
+//! The text of control files, made when they are looked at and kept until the table moves.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::lookup::DirKind;
+use super::outcome::Outcome;
+use super::{Core, FsError, FsResult, domain};
+use crate::env::Millis;
+use crate::namespace::{Control, Mode, Verb};
+use crate::table::{HistoryEntry, Snapshot, Table, properties, protocol};
+
+/// Content and the time it is from.
+#[derive(Debug, Clone)]
+pub(super) struct Content {
+    pub(super) text: Bytes,
+    pub(super) mtime_ms: Millis,
+}
+
+/// What has been made for the newest version of each table, and its history, which only grows.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<HashMap<PathBuf, Rendered>>);
+
+#[derive(Debug, Default)]
+struct Rendered {
+    table: String,
+    version: u64,
+    texts: HashMap<String, Bytes>,
+    history: Arc<Vec<HistoryEntry>>,
+}
+
+impl Core {
+    /// The content of a control file of `owner`.
+    pub(super) fn content(&self, owner: &Path, entry: &Control) -> FsResult<Content> {
+        let (table, snapshot) = match self.dir_kind(owner)? {
+            DirKind::Table(table, snapshot) => (table, snapshot),
+            DirKind::Plain => {
+                return match entry {
+                    Control::Readme => Ok(Content { text: readme(false).into(), mtime_ms: 0 }),
+                    _ => Err(FsError::NotFound),
+                };
+            }
+        };
+        let fresh = Content { text: Bytes::new(), mtime_ms: snapshot.timestamp() };
+        match entry {
+            Control::Last => return Ok(self.last(owner, None)),
+            Control::Verb(verb) => {
+                return Ok(match self.outcomes().verb(owner, *verb) {
+                    Some(outcome) => Content { text: outcome.text.clone(), mtime_ms: outcome.at },
+                    None => Content { text: usage(*verb).into(), ..fresh },
+                });
+            }
+            _ => {}
+        }
+        let key = entry.path();
+        if let Some(text) = self.rendered.get(owner, &snapshot, &key) {
+            return Ok(Content { text, ..fresh });
+        }
+        let text = match entry {
+            Control::Readme => readme(true),
+            Control::Version => format!("{}\n", snapshot.version()),
+            Control::Info => info(owner, &snapshot),
+            Control::SchemaJson => schema_json(&snapshot),
+            Control::History => history(&*self.history(owner, &table, &snapshot)?),
+            Control::HistoryJsonl => history_jsonl(&*self.history(owner, &table, &snapshot)?),
+            _ => return Err(FsError::IsDir),
+        };
+        let text = Bytes::from(text);
+        self.rendered.keep(owner, &snapshot, key, text.clone());
+        Ok(Content { text, ..fresh })
+    }
+
+    /// The outcome of the last operation of a user, or of anybody.
+    pub(super) fn last(&self, owner: &Path, uid: Option<u32>) -> Content {
+        let outcomes = self.outcomes();
+        match outcomes.last(owner, uid).or_else(|| outcomes.last(owner, None)) {
+            Some(Outcome { text, at }) => Content { text: text.clone(), mtime_ms: *at },
+            None => Content { text: Bytes::from_static(b"{\"outcome\":\"none yet\"}\n"), mtime_ms: 0 },
+        }
+    }
+
+    fn history(
+        &self,
+        owner: &Path,
+        table: &Table,
+        snapshot: &Snapshot,
+    ) -> FsResult<Arc<Vec<HistoryEntry>>> {
+        let known = self.rendered.history(owner, snapshot);
+        let after = known.last().map(|e| e.version);
+        let new = table.history(after, snapshot.version()).map_err(|e| domain(&e))?;
+        if new.is_empty() {
+            return Ok(known);
+        }
+        let mut all = Vec::clone(&known);
+        all.extend(new);
+        let all = Arc::new(all);
+        self.rendered.keep_history(owner, snapshot, &all);
+        Ok(all)
+    }
+}
+
+impl Cache {
+    fn with<T>(&self, owner: &Path, snapshot: &Snapshot, work: impl FnOnce(&mut Rendered) -> T) -> T {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rendered = cache.entry(owner.to_owned()).or_default();
+        if rendered.table != snapshot.metadata().id {
+            *rendered = Rendered { table: snapshot.metadata().id.clone(), ..Rendered::default() };
+        }
+        if rendered.version != snapshot.version() {
+            rendered.texts.clear();
+            rendered.version = snapshot.version();
+        }
+        work(rendered)
+    }
+
+    fn get(&self, owner: &Path, snapshot: &Snapshot, key: &str) -> Option<Bytes> {
+        self.with(owner, snapshot, |r| r.texts.get(key).cloned())
+    }
+
+    fn keep(&self, owner: &Path, snapshot: &Snapshot, key: String, text: Bytes) {
+        self.with(owner, snapshot, |r| r.texts.insert(key, text));
+    }
+
+    fn history(&self, owner: &Path, snapshot: &Snapshot) -> Arc<Vec<HistoryEntry>> {
+        self.with(owner, snapshot, |r| {
+            // A table that was restored from a backup may be shorter than it was.
+            if r.history.last().is_some_and(|e| e.version > snapshot.version()) {
+                r.history = Arc::default();
+            }
+            Arc::clone(&r.history)
+        })
+    }
+
+    fn keep_history(&self, owner: &Path, snapshot: &Snapshot, history: &Arc<Vec<HistoryEntry>>) {
+        self.with(owner, snapshot, |r| {
+            if history.len() > r.history.len() {
+                r.history = Arc::clone(history);
+            }
+        });
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn info(owner: &Path, snapshot: &Snapshot) -> String {
+    let totals = snapshot.totals();
+    let metadata = snapshot.metadata();
+    let rows = (totals.uncounted == 0).then(|| totals.records.saturating_sub(totals.deleted));
+    let reading = snapshot.check_read().err().map(|e| e.to_string());
+    let writing = snapshot.check_write().err().map(|e| e.to_string());
+    pretty(&json!({
+        "id": metadata.id,
+        "name": metadata.name.clone().or_else(|| Some(owner.file_name()?.to_string_lossy().into_owned())),
+        "description": metadata.description,
+        "version": snapshot.version(),
+        "timestamp_ms": snapshot.timestamp(),
+        "protocol": {
+            "minReaderVersion": snapshot.protocol().min_reader_version,
+            "minWriterVersion": snapshot.protocol().min_writer_version,
+        },
+        "features": protocol::feature_names(snapshot.protocol()),
+        "reading_refused": reading,
+        "writing_refused": writing,
+        "isolation_level": properties::isolation_level(metadata),
+        "partition_columns": metadata.partition_columns,
+        "properties": metadata.configuration,
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "rows": rows,
+        "deleted_rows": totals.deleted,
+        "files_without_row_count": totals.uncounted,
+        "last_checkpoint": snapshot.checkpoint(),
+    }))
+}
+
+fn schema_json(snapshot: &Snapshot) -> String {
+    match serde_json::from_str::<Value>(&snapshot.metadata().schema_string) {
+        Ok(schema) => pretty(&schema),
+        Err(_) => snapshot.metadata().schema_string.clone(),
+    }
+}
+
+/// `2026-11-30T12:00:00.000Z`
+fn utc(ms: Millis) -> String {
+    chrono::DateTime::from_timestamp_millis(ms)
+        .map_or_else(|| ms.to_string(), |t| t.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+fn history(entries: &[HistoryEntry]) -> String {
+    let mut out = String::new();
+    for entry in entries.iter().rev() {
+        let operation = entry.info.text("operation").unwrap_or("-");
+        let mut line = format!("{}  {}  {operation}", entry.version, utc(entry.timestamp));
+        for key in ["operationParameters", "operationMetrics"] {
+            if let Some(Value::Object(fields)) = entry.info.0.get(key) {
+                for (name, value) in fields {
+                    let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    let _ = write!(line, "  {name}={}", value.escape_debug());
+                }
+            }
+        }
+        if let Some(text) = entry.info.text("userMetadata") {
+            let _ = write!(line, "  userMetadata={}", text.escape_debug());
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn history_jsonl(entries: &[HistoryEntry]) -> String {
+    let mut out = String::new();
+    for entry in entries.iter().rev() {
+        let mut object = serde_json::Map::new();
+        object.insert("version".to_owned(), json!(entry.version));
+        object.insert("timestamp_ms".to_owned(), json!(entry.timestamp));
+        object.insert("commitInfo".to_owned(), Value::Object(entry.info.0.clone()));
+        out.push_str(&Value::Object(object).to_string());
+        out.push('\n');
+    }
+    out
+}
+
+fn usage(verb: Verb) -> String {
+    format!("# {}: {}\n# {}\n", verb.name(), verb.grammar(), verb.example())
+}
+
+fn readme(table: bool) -> String {
+    let mut out = String::from(
+        "deltafs: this directory tree is a warehouse of Delta Lake tables.\n\n\
+         A table is a directory of Parquet files. Each of these is one transaction:\n\
+         \x20 cp new.parquet TABLE/                append its rows (exit status 0: committed and durable)\n\
+         \x20 cp new.parquet TABLE/live.parquet    replace the rows of live.parquet\n\
+         \x20 rm TABLE/live.parquet                remove its rows\n\
+         \x20 mkdir NEW; cp x.parquet NEW/         create a table\n\
+         A name that starts with `.` or `_`, or does not end in .parquet, is private scratch until it is renamed\n\
+         to *.parquet; that rename is its commit. A copy that fails is kept in .delta/rejected with the reason.\n",
+    );
+    if !table {
+        out.push_str(
+            "\nEvery table has a control directory TABLE/.delta (reachable by name, not listed); start with\n\
+             \x20 cat TABLE/.delta/README\n",
+        );
+        return out;
+    }
+    out.push_str(
+        "\nIn .delta/\n\
+         \x20 version            number of the newest version\n\
+         \x20 info.json          id, features, properties, files, rows, bytes\n\
+         \x20 history            one line a version, newest first; history.jsonl has the whole commitInfo\n\
+         \x20 schema.json        the schema as Delta has it\n\
+         \x20 last               outcome of your last operation on this table, one JSON object\n\
+         \x20 rejected/          files that were refused, each with NAME.reason; rm them when done\n\
+         \x20 raw/               the physical table, read-only, for Delta readers\n",
+    );
+    for mode in Mode::ALL {
+        let _ = writeln!(out, "  in/{:<15} {}", format!("{}/", mode.name()), mode.meaning());
+    }
+    out.push_str("\nStatements: one write, one statement; the exit status says whether it was committed.\n");
+    for verb in Verb::ALL {
+        let _ = writeln!(out, "  ctl/{:<14} {}\n      {}", verb.name(), verb.grammar(), verb.example());
+    }
+    out.push_str(
+        "\nA line `-- userMetadata: TEXT` before the statement goes into the history. Read the verb's file or `last`\n\
+         for the result. `echo` reports errors; `printf` without a final newline runs at close, where shells do not.\n",
+    );
+    out
+}

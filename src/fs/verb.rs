@@ -1,0 +1,126 @@
+//! A verb of `ctl/`: one write, one statement (DESIGN.md §4).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::outcome::Outcome;
+use super::{Caller, Core, FsResult, domain};
+use crate::control::{ControlError, Statement};
+use crate::namespace::Verb;
+use crate::ops::{self, OpError};
+use crate::table::Table;
+
+/// One open of a verb for writing.
+#[derive(Debug)]
+pub(super) struct VerbHandle {
+    verb: Verb,
+    owner: PathBuf,
+    table: Arc<Table>,
+    uid: u32,
+    pending: Vec<u8>,
+    /// Set once: whatever follows is not run.
+    answer: Option<Bytes>,
+}
+
+impl VerbHandle {
+    pub(super) fn new(verb: Verb, owner: PathBuf, table: Arc<Table>, uid: u32) -> Self {
+        VerbHandle { verb, owner, table, uid, pending: Vec::new(), answer: None }
+    }
+}
+
+fn lock(verb: &Mutex<VerbHandle>) -> MutexGuard<'_, VerbHandle> {
+    verb.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a read of the handle gives: its own result, once there is one.
+pub(super) fn answer(verb: &Mutex<VerbHandle>) -> Bytes {
+    lock(verb).answer.clone().unwrap_or_default()
+}
+
+pub(super) fn size(verb: &Mutex<VerbHandle>) -> u64 {
+    answer(verb).len() as u64
+}
+
+impl Core {
+    /// A write that ends in a newline is a whole statement and runs at once; anything else waits.
+    pub(super) fn verb_write(
+        &self,
+        verb: &Mutex<VerbHandle>,
+        data: &[u8],
+        caller: Caller,
+    ) -> FsResult<()> {
+        let mut state = lock(verb);
+        if state.answer.is_some() {
+            return Err(domain(&ControlError::Second));
+        }
+        if state.pending.len() + data.len() > crate::control::MAX_BYTES {
+            state.pending.clear();
+            return self.verb_result(&mut state, Err(ControlError::TooLong.into()), "", caller);
+        }
+        state.pending.extend_from_slice(data);
+        if data.last() == Some(&b'\n') && !is_blank(&state.pending) {
+            return self.verb_run(&mut state, caller);
+        }
+        Ok(())
+    }
+
+    /// Runs what a handle has been given without a final newline.
+    pub(super) fn verb_flush(&self, verb: &Mutex<VerbHandle>, caller: Caller) -> FsResult<()> {
+        let mut state = lock(verb);
+        if state.answer.is_some() || is_blank(&state.pending) {
+            return Ok(());
+        }
+        self.verb_run(&mut state, caller)
+    }
+
+    fn verb_run(&self, state: &mut VerbHandle, caller: Caller) -> FsResult<()> {
+        let text = std::mem::take(&mut state.pending);
+        let statement = match Statement::parse(&text) {
+            Ok(statement) => statement,
+            Err(e) => {
+                let shown = String::from_utf8_lossy(&text).trim().to_owned();
+                return self.verb_result(state, Err(e.into()), &shown, caller);
+            }
+        };
+        let table = Arc::clone(&state.table);
+        let before = table.snapshot();
+        let outcome = match state.verb {
+            Verb::Delete => ops::delete(&table, &statement, &|| {
+                self.fresh.file().map_err(|e| std::io::Error::other(e.to_string()))
+            }),
+        };
+        if let Ok(report) = &outcome {
+            self.done(&state.owner, &before, report);
+        }
+        self.verb_result(state, outcome, &statement.text, caller)
+    }
+
+    /// Keeps the answer for the handle, for the verb's file and for `last`.
+    fn verb_result(
+        &self,
+        state: &mut VerbHandle,
+        outcome: Result<ops::Report, OpError>,
+        text: &str,
+        _caller: Caller,
+    ) -> FsResult<()> {
+        let now = self.env.now();
+        let name = state.verb.name().to_uppercase();
+        let (kept, result) = match outcome {
+            Ok(report) => (Outcome::done(&report, text, now), Ok(())),
+            Err(e) => {
+                tracing::warn!(table = %state.owner.display(), operation = name, statement = text, error = %e, "failed");
+                (Outcome::failed(&name, text, &e, now), Err(domain(&e)))
+            }
+        };
+        state.answer = Some(kept.text.clone());
+        self.outcomes().note(&state.owner, state.uid, Some(state.verb), kept);
+        result
+    }
+}
+
+/// Nothing but blanks: no statement, and no error either (`: > ctl/delete`, an editor's empty save).
+fn is_blank(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_whitespace)
+}

@@ -1,0 +1,80 @@
+//! Commits of others: seen within the refresh time, and told to the kernel.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::node::Node;
+use super::{Core, Fs, Invalidate};
+use crate::table::Snapshot;
+
+impl Fs {
+    /// Looks at every open table once per refresh time.
+    pub(super) fn watch(&self) {
+        let core = Arc::downgrade(&self.core);
+        let runtime = self.runtime.clone();
+        let period = self.core.settings.refresh.max(std::time::Duration::from_millis(10));
+        self.runtime.spawn(async move {
+            let mut ticks = tokio::time::interval(period);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let Some(core) = core.upgrade() else { return };
+                // One look at a time: a slow disk must not pile them up.
+                let looked = runtime.spawn_blocking(move || core.look()).await;
+                if looked.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl Core {
+    fn look(&self) {
+        for (path, table) in self.catalog.open_tables() {
+            let before = table.snapshot();
+            match table.refresh() {
+                Ok(after) => self.moved(&path, &before, &after),
+                Err(error) => {
+                    tracing::debug!(table = %path.display(), %error, "can't be refreshed");
+                }
+            }
+        }
+    }
+
+    /// Tells the kernel what is different between two versions of a table.
+    pub(super) fn moved(&self, path: &Path, before: &Arc<Snapshot>, after: &Arc<Snapshot>) {
+        if Arc::ptr_eq(before, after) || before.version() == after.version() {
+            return;
+        }
+        let mut gone = Vec::new();
+        let mut dirs = Vec::new();
+        for (ino, node) in self.inodes().nodes() {
+            match node {
+                Node::Data { table, file, .. } if table == path => {
+                    let same = after
+                        .named(&file.visible)
+                        .is_some_and(|l| l.path == file.path && l.add.dv_id() == file.add.dv_id());
+                    if !same {
+                        gone.push(file.visible.clone());
+                    }
+                }
+                Node::Dir(dir) if dir == path => dirs.push(ino),
+                Node::Partition { table, .. } if table == path => dirs.push(ino),
+                _ => {}
+            }
+        }
+        for ino in dirs {
+            self.invalidate(Invalidate::Attributes(ino));
+        }
+        for visible in gone {
+            let (dir, name) = match visible.rsplit_once('/') {
+                Some((dir, name)) => (format!("{dir}/"), name),
+                None => (String::new(), &*visible),
+            };
+            let parent = Core::dir_node(path, &dir).number();
+            self.invalidate(Invalidate::Name { parent, name: OsString::from(name) });
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The entries of `.delta/` (DESIGN.md §1), in one table that lookup, listing and README share.
+
+use std::path::PathBuf;
+
+/// A verb of `ctl/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    Delete,
+}
+
+impl Verb {
+    pub const ALL: &'static [Verb] = &[Verb::Delete];
+
+    /// The file's name in `ctl/`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Delete => "delete",
+        }
+    }
+
+    /// Grammar, for README and for the file before its first use.
+    pub fn grammar(self) -> &'static str {
+        match self {
+            Verb::Delete => "[WHERE] PREDICATE      the rows for which it is true; TRUE for all",
+        }
+    }
+
+    /// One or two lines to try.
+    pub fn example(self) -> &'static str {
+        match self {
+            Verb::Delete => "echo \"amount < 0 OR country IS NULL\" > .delta/ctl/delete",
+        }
+    }
+}
+
+/// A directory of `in/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    Append,
+}
+
+impl Mode {
+    pub const ALL: &'static [Mode] = &[Mode::Append];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Append => "append",
+        }
+    }
+
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Mode::Append => "a file copied here is appended, also when its name is taken",
+        }
+    }
+}
+
+/// An entry of a control directory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// `.delta` itself.
+    Dir,
+    Readme,
+    Version,
+    Info,
+    History,
+    HistoryJsonl,
+    SchemaJson,
+    Last,
+    Ctl,
+    Verb(Verb),
+    In,
+    Mode(Mode),
+    Rejected,
+    /// A refused file or its `.reason`.
+    RejectedFile(String),
+    /// The physical table, or a path in it.
+    Raw(PathBuf),
+}
+
+impl Control {
+    /// Whether it is a directory; `None` where only the store can tell (below `raw/`).
+    pub fn is_dir(&self) -> Option<bool> {
+        match self {
+            Control::Dir | Control::Ctl | Control::In | Control::Mode(_) | Control::Rejected => Some(true),
+            Control::Readme
+            | Control::Version
+            | Control::Info
+            | Control::History
+            | Control::HistoryJsonl
+            | Control::SchemaJson
+            | Control::Last
+            | Control::Verb(_)
+            | Control::RejectedFile(_) => Some(false),
+            Control::Raw(path) => path.as_os_str().is_empty().then_some(true),
+        }
+    }
+
+    /// The fixed entries below; `table` says whether the control directory is a table's or the root's.
+    pub fn children(&self, table: bool) -> Vec<(&'static str, Control)> {
+        match self {
+            Control::Dir if table => vec![
+                ("README", Control::Readme),
+                ("version", Control::Version),
+                ("info.json", Control::Info),
+                ("history", Control::History),
+                ("history.jsonl", Control::HistoryJsonl),
+                ("schema.json", Control::SchemaJson),
+                ("ctl", Control::Ctl),
+                ("in", Control::In),
+                ("last", Control::Last),
+                ("rejected", Control::Rejected),
+                ("raw", Control::Raw(PathBuf::new())),
+            ],
+            Control::Dir => vec![("README", Control::Readme)],
+            Control::Ctl => Verb::ALL.iter().map(|v| (v.name(), Control::Verb(*v))).collect(),
+            Control::In => Mode::ALL.iter().map(|m| (m.name(), Control::Mode(*m))).collect(),
+            Control::Readme
+            | Control::Version
+            | Control::Info
+            | Control::History
+            | Control::HistoryJsonl
+            | Control::SchemaJson
+            | Control::Last
+            | Control::Verb(_)
+            | Control::Mode(_)
+            | Control::Rejected
+            | Control::RejectedFile(_)
+            | Control::Raw(_) => Vec::new(),
+        }
+    }
+
+    /// The fixed entry of that name.
+    pub fn child(&self, name: &str, table: bool) -> Option<Control> {
+        self.children(table).into_iter().find(|(n, _)| *n == name).map(|(_, c)| c)
+    }
+
+    /// The path below `.delta`, which identifies the entry.
+    pub fn path(&self) -> String {
+        match self {
+            Control::Dir => String::new(),
+            Control::Readme => "README".to_owned(),
+            Control::Version => "version".to_owned(),
+            Control::Info => "info.json".to_owned(),
+            Control::History => "history".to_owned(),
+            Control::HistoryJsonl => "history.jsonl".to_owned(),
+            Control::SchemaJson => "schema.json".to_owned(),
+            Control::Last => "last".to_owned(),
+            Control::Ctl => "ctl".to_owned(),
+            Control::Verb(verb) => format!("ctl/{}", verb.name()),
+            Control::In => "in".to_owned(),
+            Control::Mode(mode) => format!("in/{}", mode.name()),
+            Control::Rejected => "rejected".to_owned(),
+            Control::RejectedFile(name) => format!("rejected/{name}"),
+            Control::Raw(path) => format!("raw/{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_found_under_its_own_path() {
+        for table in [false, true] {
+            for (name, entry) in Control::Dir.children(table) {
+                assert_eq!(entry.path().trim_end_matches('/'), name);
+                for (below, child) in entry.children(table) {
+                    assert_eq!(child.path(), format!("{name}/{below}"));
+                    assert_eq!(entry.child(below, table), Some(child));
+                }
+            }
+        }
+    }
+}

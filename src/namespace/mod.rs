@@ -1,0 +1,7 @@
+//! What names mean: data files, scratch files, control entries. Pure: whether a thing exists is a later question.
+
+mod control;
+mod name;
+
+pub use control::{Control, Mode, Verb};
+pub use name::{CONTROL_DIR, Dropped, PRIVATE_DIR, classify, is_reserved};
