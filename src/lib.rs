@@ -4,11 +4,13 @@
 //! `cli → fuse → fs → namespace, control → ops → engine → table → datafile → log → deletion_vector → schema →
 //! store → env, error`.
 
+pub mod control;
 pub mod deletion_vector;
+pub mod engine;
 pub mod env;
 pub mod error;
-pub mod fs;
 pub mod log;
+pub mod namespace;
 pub mod schema;
 pub mod settings;
 pub mod store;

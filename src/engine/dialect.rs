@@ -1,0 +1,136 @@
+//! The SQL that Delta's users write: Spark's, as sqlparser understands it.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::dialect::{DatabricksDialect, Dialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// Databricks' flags plus Spark's identifiers (any letter), string escapes and `DIV`.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct DeltaDialect;
+
+impl Dialect for DeltaDialect {
+    fn dialect(&self) -> TypeId {
+        DatabricksDialect.dialect()
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '`'
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        ch == '_' || ch.is_alphabetic()
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        ch == '_' || ch.is_alphanumeric()
+    }
+
+    fn supports_numeric_prefix(&self) -> bool {
+        true
+    }
+
+    /// `'it\'s'`; see <https://spark.apache.org/docs/latest/sql-ref-literals.html>.
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        true
+    }
+
+    /// `\%` and `\_` reach LIKE as they are.
+    fn ignores_wildcard_escapes(&self) -> bool {
+        true
+    }
+
+    fn supports_string_literal_concatenation(&self) -> bool {
+        true
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_with_modifier(&self) -> bool {
+        true
+    }
+
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
+    fn supports_lambda_functions(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+
+    fn supports_struct_literal(&self) -> bool {
+        true
+    }
+
+    fn supports_nested_comments(&self) -> bool {
+        true
+    }
+
+    fn supports_values_as_table_factor(&self) -> bool {
+        true
+    }
+
+    fn supports_optimize_table(&self) -> bool {
+        true
+    }
+
+    fn supports_create_table_using(&self) -> bool {
+        true
+    }
+
+    fn supports_long_type_as_bigint(&self) -> bool {
+        true
+    }
+
+    fn supports_map_literal_with_angle_brackets(&self) -> bool {
+        true
+    }
+
+    fn supports_bang_not_operator(&self) -> bool {
+        true
+    }
+
+    fn supports_cte_without_as(&self) -> bool {
+        true
+    }
+
+    fn supports_select_item_multi_column_alias(&self) -> bool {
+        true
+    }
+
+    fn require_interval_qualifier(&self) -> bool {
+        true
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        if !parser.parse_keyword(Keyword::DIV) {
+            return None;
+        }
+        Some(
+            parser
+                .parse_subexpr(precedence)
+                .map(|right| Expr::BinaryOp {
+                    left: Box::new(left.clone()),
+                    op: BinaryOperator::MyIntegerDivide,
+                    right: Box::new(right),
+                }),
+        )
+    }
+}

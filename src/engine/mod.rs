@@ -1,0 +1,18 @@
+//! Expressions over rows and over file statistics. The only place that knows DataFusion; others ask questions
+//! in Delta's and Arrow's types. Never lists files, never writes.
+
+mod constraint;
+mod dialect;
+mod error;
+mod expr;
+mod functions;
+mod normal;
+mod prune;
+mod resolve;
+mod session;
+mod typing;
+
+pub use constraint::Constraints;
+pub use error::{EngineError, Position};
+pub use expr::Predicate;
+pub use prune::{Bounds, FileFacts, NoBounds, Verdict};

@@ -1,0 +1,621 @@
+//! Types of an expression as Delta's users expect them: literals take the type of the column that they meet,
+//! text is converted (or refused) while planning, `/` divides, arrays count from 0, time is in microseconds.
+
+use datafusion::arrow::datatypes::{DataType, Schema, TimeUnit, i256};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::execution::SessionState;
+use datafusion::functions::core::expr_fn::nullif;
+use datafusion::functions_nested::expr_fn::{array_element, map_extract};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr::{Between, InList, ScalarFunction};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{
+    BinaryExpr, Cast, Expr, ExprSchemable, Operator, TryCast, lit, when,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+
+use std::sync::Arc;
+
+use crate::schema::partition;
+
+use super::error::EngineError;
+use super::functions::{ELEMENT_AT, INTEGER_DIVIDE, SUBSCRIPT};
+
+/// Spark functions whose counts are INT, where SQL numbers are BIGINT here.
+const INT_ARGUMENTS: [&str; 12] = [
+    "add_months",
+    "bit_get",
+    "date_add",
+    "date_sub",
+    "elt",
+    "factorial",
+    "round",
+    "sha2",
+    "shiftleft",
+    "shiftright",
+    "shiftrightunsigned",
+    "space",
+];
+
+/// Plans expressions over one schema.
+pub(super) struct Typing<'a> {
+    state: &'a SessionState,
+    schema: &'a DFSchema,
+    simplifier: ExprSimplifier,
+}
+
+impl<'a> Typing<'a> {
+    pub(super) fn new(state: &'a SessionState, schema: &'a DFSchema) -> Self {
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(schema.clone()))
+            .with_config_options(Arc::clone(state.config_options()))
+            .build();
+        Typing {
+            state,
+            schema,
+            simplifier: ExprSimplifier::new(context),
+        }
+    }
+
+    /// The typed and simplified form.
+    pub(super) fn plan(&self, expr: Expr) -> Result<Expr> {
+        let typed = expr.transform_up(|e| self.node(e)).map(|t| t.data)?;
+        let coerced = self.simplifier.coerce(typed, self.schema)?;
+        self.simplifier.simplify(coerced)
+    }
+
+    /// The executable form of a planned expression.
+    pub(super) fn physical(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
+        physical(expr, self.schema)
+    }
+
+    /// One node, whose children are done.
+    fn node(&self, expr: Expr) -> Result<Transformed<Expr>> {
+        let expr = match expr {
+            Expr::Alias(alias) => *alias.expr,
+            Expr::Literal(value, _) => return Ok(Transformed::yes(literal(plain(value)))),
+            Expr::ScalarFunction(call) => self.function(call)?,
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => self.binary(*left, op, *right)?,
+            Expr::InList(list) => self.in_list(list)?,
+            Expr::Between(between) if !between.expr.is_volatile() => self.between(between)?,
+            other => other,
+        };
+        let expr = self.fold(expr)?;
+        Ok(Transformed::yes(self.in_micros(expr)?))
+    }
+
+    fn type_of(&self, expr: &Expr) -> Result<DataType> {
+        expr.get_type(self.schema)
+    }
+
+    /// Evaluates what has no columns, so that a bad constant is refused now and a good one can prune.
+    fn fold(&self, expr: Expr) -> Result<Expr> {
+        if matches!(expr, Expr::Literal(..) | Expr::Column(_)) || expr.is_volatile_node() {
+            return Ok(expr);
+        }
+        let mut constant = true;
+        expr.apply_children(|child| {
+            constant &= matches!(child, Expr::Literal(..));
+            Ok(if constant {
+                TreeNodeRecursion::Continue
+            } else {
+                TreeNodeRecursion::Stop
+            })
+        })?;
+        if !constant {
+            return Ok(expr);
+        }
+        let coerced = self.simplifier.coerce(expr, self.schema)?;
+        let simple = self.simplifier.simplify(coerced)?;
+        if let Expr::Literal(value, _) = simple {
+            return Ok(literal(plain(value)));
+        }
+        let row = datafusion::arrow::array::RecordBatch::try_new_with_options(
+            Arc::new(Schema::empty()),
+            Vec::new(),
+            &datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(1)),
+        )?;
+        let value = physical(&simple, &DFSchema::empty())?
+            .evaluate(&row)?
+            .into_array(1)?;
+        Ok(literal(plain(ScalarValue::try_from_array(&value, 0)?)))
+    }
+
+    /// Some functions answer in nanoseconds, which hold only 1677 to 2262.
+    fn in_micros(&self, expr: Expr) -> Result<Expr> {
+        Ok(match self.type_of(&expr) {
+            Ok(DataType::Timestamp(unit, zone)) if unit != TimeUnit::Microsecond => {
+                let micros = DataType::Timestamp(TimeUnit::Microsecond, zone);
+                if matches!(expr, Expr::Literal(..)) {
+                    return self.fold(cast(expr, micros));
+                }
+                cast(expr, micros)
+            }
+            _ => expr,
+        })
+    }
+
+    fn function(&self, mut call: ScalarFunction) -> Result<Expr> {
+        let two = |call: ScalarFunction| <[Expr; 2]>::try_from(call.args).ok();
+        match call.func.name() {
+            SUBSCRIPT => match two(call) {
+                Some([base, key]) => self.subscript(base, key, false),
+                None => plan_err!("a subscript needs one index"),
+            },
+            ELEMENT_AT => match two(call) {
+                Some([base, key]) => self.subscript(base, key, true),
+                None => plan_err!("element_at needs two arguments"),
+            },
+            INTEGER_DIVIDE => match two(call) {
+                Some([left, right]) => {
+                    let (left, right) = (cast(left, DataType::Int64), cast(right, DataType::Int64));
+                    self.divide(left, Operator::Divide, right, false)
+                }
+                None => plan_err!("DIV needs two operands"),
+            },
+            name if INT_ARGUMENTS.contains(&name) => {
+                for argument in call.args.iter_mut().skip(usize::from(name != "space")) {
+                    if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = argument
+                        && let Ok(value) = i32::try_from(*value)
+                    {
+                        *argument = lit(value);
+                    }
+                }
+                Ok(Expr::ScalarFunction(call))
+            }
+            _ => Ok(Expr::ScalarFunction(call)),
+        }
+    }
+
+    fn subscript(&self, base: Expr, key: Expr, from_one: bool) -> Result<Expr> {
+        match self.type_of(&base)? {
+            DataType::Map(entries, _) => {
+                let key = match entries.data_type() {
+                    DataType::Struct(fields) => match fields.first() {
+                        Some(field) => cast(key, field.data_type().clone()),
+                        None => key,
+                    },
+                    _ => key,
+                };
+                Ok(array_element(
+                    map_extract(base, self.fold(key)?),
+                    lit(1_i64),
+                ))
+            }
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+                if from_one {
+                    return Ok(array_element(base, key));
+                }
+                let key = self.fold(cast(key, DataType::Int64))?;
+                match key.as_literal() {
+                    Some(ScalarValue::Int64(Some(at))) if *at >= 0 => {
+                        Ok(array_element(base, lit(at.saturating_add(1))))
+                    }
+                    Some(_) => Ok(array_element(base, lit(ScalarValue::Int64(None)))),
+                    None => when(
+                        key.clone().gt_eq(lit(0_i64)),
+                        array_element(base, key + lit(1_i64)),
+                    )
+                    .end(),
+                }
+            }
+            DataType::Struct(_) => Ok(datafusion::functions::core::expr_fn::get_field(
+                base,
+                match key.as_literal().and_then(|k| k.try_as_str().flatten()) {
+                    Some(name) => name.to_owned(),
+                    None => return plan_err!("a field of a struct must be named"),
+                },
+            )),
+            other => plan_err!("{other} has no elements"),
+        }
+    }
+
+    fn binary(&self, left: Expr, op: Operator, right: Expr) -> Result<Expr> {
+        match op {
+            Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom => self.compare(left, op, right),
+            Operator::Divide => self.divide(left, op, right, true),
+            Operator::Modulo => self.divide(left, op, right, false),
+            _ => Ok(binary(left, op, right)),
+        }
+    }
+
+    /// A division by zero is NULL, as in Spark without ANSI mode; `/` of integers is a fraction.
+    fn divide(&self, left: Expr, op: Operator, right: Expr, fraction: bool) -> Result<Expr> {
+        let types = (self.type_of(&left)?, self.type_of(&right)?);
+        if !types.0.is_numeric() || !types.1.is_numeric() {
+            return Ok(binary(left, op, right));
+        }
+        let (left, right, divisor_type) =
+            if fraction && types.0.is_integer() && types.1.is_integer() {
+                let double = DataType::Float64;
+                (
+                    self.fold(cast(left, double.clone()))?,
+                    self.fold(cast(right, double.clone()))?,
+                    double,
+                )
+            } else {
+                (left, right, types.1)
+            };
+        let zero = ScalarValue::new_zero(&divisor_type)?;
+        let right = match right.as_literal() {
+            Some(value) if value.is_null() => right,
+            Some(value) if plain(value.clone()) == zero => {
+                literal(ScalarValue::try_new_null(&divisor_type)?)
+            }
+            Some(_) => right,
+            None => nullif(self.positive_zero(right)?, literal(zero)),
+        };
+        Ok(binary(left, op, right))
+    }
+
+    fn compare(&self, left: Expr, op: Operator, right: Expr) -> Result<Expr> {
+        let (left, right) = self.align(left, right)?;
+        Ok(binary(left, op, right))
+    }
+
+    fn between(&self, between: Between) -> Result<Expr> {
+        let Between {
+            expr,
+            negated,
+            low,
+            high,
+        } = between;
+        Ok(if negated {
+            self.compare(*expr.clone(), Operator::Lt, *low)?
+                .or(self.compare(*expr, Operator::Gt, *high)?)
+        } else {
+            self.compare(*expr.clone(), Operator::GtEq, *low)?
+                .and(self.compare(*expr, Operator::LtEq, *high)?)
+        })
+    }
+
+    /// Values that the column's type cannot hold are left out: they are equal to no row.
+    fn in_list(&self, list: InList) -> Result<Expr> {
+        let InList {
+            expr,
+            list,
+            negated,
+        } = list;
+        let target = self.type_of(&expr)?;
+        let mut kept = Vec::with_capacity(list.len());
+        let mut misfit = None;
+        for item in list {
+            let Some(value) = item.as_literal() else {
+                kept.push(item);
+                continue;
+            };
+            match (&target, value) {
+                (_, value) if value.is_null() => kept.push(item),
+                (DataType::Utf8, value) if value.data_type().is_numeric() => {
+                    kept.push(lit(number_text(value)));
+                }
+                _ => match self.fit(value, &target, &expr)? {
+                    Fit::Exact(value) => kept.push(literal(value)),
+                    Fit::Beyond(..) => misfit = Some(item),
+                    Fit::Other => kept.push(item),
+                },
+            }
+        }
+        if kept.is_empty()
+            && let Some(item) = misfit
+        {
+            let op = if negated {
+                Operator::NotEq
+            } else {
+                Operator::Eq
+            };
+            return self.compare(*expr, op, item);
+        }
+        let expr = self.positive_zero(*expr)?;
+        Ok(Expr::InList(InList::new(Box::new(expr), kept, negated)))
+    }
+
+    /// Both sides of a comparison in types that compare as Spark compares them.
+    fn align(&self, left: Expr, right: Expr) -> Result<(Expr, Expr)> {
+        let (left, right) = match (left.as_literal().cloned(), right.as_literal().cloned()) {
+            (None, Some(value)) => self.align_literal(left, value)?,
+            (Some(value), None) => {
+                let (right, left) = self.align_literal(right, value)?;
+                (left, right)
+            }
+            _ => (left, right),
+        };
+        let types = (self.type_of(&left)?, self.type_of(&right)?);
+        let (left, right) = match &types {
+            (DataType::Utf8, other) if *other != DataType::Utf8 => (from_text(left, other), right),
+            (other, DataType::Utf8) if *other != DataType::Utf8 => (left, from_text(right, other)),
+            (DataType::Date32, stamp @ DataType::Timestamp(..)) => {
+                (cast(left, stamp.clone()), right)
+            }
+            (stamp @ DataType::Timestamp(..), DataType::Date32) => {
+                (left, cast(right, stamp.clone()))
+            }
+            _ => (left, right),
+        };
+        Ok((self.positive_zero(left)?, self.positive_zero(right)?))
+    }
+
+    fn align_literal(&self, other: Expr, value: ScalarValue) -> Result<(Expr, Expr)> {
+        let target = self.type_of(&other)?;
+        Ok(match self.fit(&value, &target, &other)? {
+            Fit::Exact(value) => (other, literal(value)),
+            Fit::Beyond((digits, 0)) if target.is_integer() && i64::try_from(digits).is_ok() => {
+                (other, literal(value))
+            }
+            Fit::Beyond(number) => {
+                // Exact in 256 bits, whatever the number: no row is equal, the order is right.
+                let (digits, scale) = number;
+                let scale = match target {
+                    DataType::Decimal128(_, s) => scale.max(s),
+                    _ => scale,
+                };
+                let wide = DataType::Decimal256(76, scale);
+                let mut unscaled = i256::from_i128(digits);
+                for _ in number.1..scale {
+                    unscaled = unscaled.wrapping_mul(i256::from_i128(10));
+                }
+                (
+                    cast(other, wide),
+                    literal(ScalarValue::Decimal256(Some(unscaled), 76, scale)),
+                )
+            }
+            Fit::Other => (other, literal(value)),
+        })
+    }
+
+    /// The literal in the type of what it is compared with.
+    fn fit(&self, value: &ScalarValue, target: &DataType, other: &Expr) -> Result<Fit> {
+        if value.is_null() {
+            return Ok(Fit::Other);
+        }
+        if let Some(text) = value.try_as_str().flatten() {
+            return match from_literal_text(text, target) {
+                Some(fit) => Ok(fit),
+                None => Err(DataFusionError::External(Box::new(EngineError::Literal {
+                    column: describe(other),
+                    text: text.to_owned(),
+                    expected: delta_name(target),
+                }))),
+            };
+        }
+        Ok(match (number(value), target, value) {
+            (Some(number), ..) => fit_number(number, target),
+            (_, DataType::Timestamp(unit, zone), ScalarValue::TimestampMicrosecond(v, _))
+                if *unit == TimeUnit::Microsecond =>
+            {
+                Fit::Exact(ScalarValue::TimestampMicrosecond(*v, zone.clone()))
+            }
+            (_, DataType::Timestamp(unit, zone), ScalarValue::Date32(Some(days)))
+                if *unit == TimeUnit::Microsecond =>
+            {
+                let micros = i64::from(*days).checked_mul(86_400_000_000);
+                Fit::Exact(ScalarValue::TimestampMicrosecond(micros, zone.clone()))
+            }
+            _ => Fit::Other,
+        })
+    }
+
+    /// A computed -0.0 becomes 0.0: Spark's comparisons don't tell them apart, Arrow's do. Columns and
+    /// literals are normal already.
+    fn positive_zero(&self, expr: Expr) -> Result<Expr> {
+        if matches!(expr, Expr::Literal(..)) || path_of(&expr).is_some() {
+            return Ok(expr);
+        }
+        Ok(match self.type_of(&expr)? {
+            DataType::Float64 => binary(expr, Operator::Plus, lit(0.0_f64)),
+            DataType::Float32 => binary(expr, Operator::Plus, lit(0.0_f32)),
+            _ => expr,
+        })
+    }
+
+    /// Plans a syntax tree.
+    pub(super) fn logical(&self, tree: datafusion::sql::sqlparser::ast::Expr) -> Result<Expr> {
+        let tree = datafusion::sql::sqlparser::ast::ExprWithAlias {
+            expr: tree,
+            alias: None,
+        };
+        self.state
+            .create_logical_expr_from_sql_expr(tree, self.schema)
+    }
+}
+
+/// How a literal goes with a type.
+enum Fit {
+    Exact(ScalarValue),
+    /// A number that no value of the type is equal to: unscaled digits and scale.
+    Beyond((i128, i8)),
+    /// Not ours to judge.
+    Other,
+}
+
+/// The executable form of an expression over `schema`.
+pub(super) fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+    create_physical_expr(
+        expr,
+        schema,
+        &ExecutionProps::new(),
+        &datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default(),
+    )
+}
+
+/// The column and the struct fields below it, if the expression is nothing but that.
+pub(super) fn path_of(expr: &Expr) -> Option<Vec<String>> {
+    match expr {
+        Expr::Column(column) => Some(vec![column.name.clone()]),
+        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+            let (base, fields) = call.args.split_first()?;
+            let mut path = path_of(base)?;
+            for field in fields {
+                path.push(field.as_literal()?.try_as_str()??.to_owned());
+            }
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+fn describe(expr: &Expr) -> String {
+    path_of(expr).map_or_else(|| expr.to_string(), |path| path.join("."))
+}
+
+fn literal(value: ScalarValue) -> Expr {
+    Expr::Literal(value, None)
+}
+
+fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+fn cast(expr: Expr, to: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), to))
+}
+
+/// A text column compared with something else: text that is no such value is NULL, never an error.
+fn from_text(expr: Expr, other: &DataType) -> Expr {
+    let to = match other {
+        t if t.is_integer() => DataType::Int64,
+        t if t.is_numeric() => DataType::Float64,
+        DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean => other.clone(),
+        _ => return expr,
+    };
+    if matches!(expr, Expr::Literal(..)) {
+        return expr;
+    }
+    Expr::TryCast(TryCast::new(Box::new(expr), to))
+}
+
+/// Literals in the forms that the rest of this file knows: no unsigned integers, no negative scales, one zero
+/// and one NaN.
+fn plain(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::UInt64(Some(v)) => ScalarValue::Decimal128(Some(i128::from(v)), 20, 0),
+        ScalarValue::Decimal128(Some(v), _, scale) if scale < 0 => {
+            let wide = 10_i128
+                .checked_pow(u32::from(scale.unsigned_abs()))
+                .and_then(|power| v.checked_mul(power))
+                .filter(|v| v.unsigned_abs() < 10_u128.pow(38));
+            match wide {
+                Some(v) => ScalarValue::Decimal128(Some(v), 38, 0),
+                None => ScalarValue::Float64(format!("{v}e{}", -i32::from(scale)).parse().ok()),
+            }
+        }
+        ScalarValue::Float64(Some(v)) if v.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
+        ScalarValue::Float32(Some(v)) if v.is_nan() => ScalarValue::Float32(Some(f32::NAN)),
+        ScalarValue::Float64(Some(v)) => ScalarValue::Float64(Some(v + 0.0)),
+        ScalarValue::Float32(Some(v)) => ScalarValue::Float32(Some(v + 0.0)),
+        ScalarValue::Utf8View(v) | ScalarValue::LargeUtf8(v) => ScalarValue::Utf8(v),
+        other => other,
+    }
+}
+
+/// An exact number as unscaled digits and scale.
+fn number(value: &ScalarValue) -> Option<(i128, i8)> {
+    Some(match value {
+        ScalarValue::Int8(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Int16(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Int32(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Int64(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Decimal128(Some(v), _, scale) => (*v, *scale),
+        _ => return None,
+    })
+}
+
+/// A number as Spark casts it to text.
+fn number_text(value: &ScalarValue) -> String {
+    match number(value) {
+        Some((digits, scale)) => partition::format_decimal(digits, scale),
+        None => value.to_string(),
+    }
+}
+
+fn fit_number(number: (i128, i8), target: &DataType) -> Fit {
+    let (digits, scale) = number;
+    let whole = || {
+        let power = 10_i128.checked_pow(u32::from(scale.max(0).unsigned_abs()))?;
+        (digits % power == 0).then_some(digits / power)
+    };
+    let text = || partition::format_decimal(digits, scale);
+    let exact = match target {
+        DataType::Int8 => whole()
+            .and_then(|v| v.try_into().ok())
+            .map(|v| ScalarValue::Int8(Some(v))),
+        DataType::Int16 => whole()
+            .and_then(|v| v.try_into().ok())
+            .map(|v| ScalarValue::Int16(Some(v))),
+        DataType::Int32 => whole()
+            .and_then(|v| v.try_into().ok())
+            .map(|v| ScalarValue::Int32(Some(v))),
+        DataType::Int64 => whole()
+            .and_then(|v| v.try_into().ok())
+            .map(|v| ScalarValue::Int64(Some(v))),
+        // Through text, which rounds once.
+        DataType::Float32 => text().parse().ok().map(|v| ScalarValue::Float32(Some(v))),
+        DataType::Float64 => text().parse().ok().map(|v| ScalarValue::Float64(Some(v))),
+        DataType::Decimal128(p, s) => partition::parse_decimal(&text(), *p, *s)
+            .map(|v| ScalarValue::Decimal128(Some(v), *p, *s)),
+        _ => return Fit::Other,
+    };
+    exact.map_or(Fit::Beyond(number), Fit::Exact)
+}
+
+/// The value that a text literal has in `target`; `None` when it is no such value.
+fn from_literal_text(text: &str, target: &DataType) -> Option<Fit> {
+    let text = text.trim();
+    let value = match target {
+        t if t.is_numeric() => {
+            if let Some(number) = exact_number(text) {
+                return Some(match fit_number(number, target) {
+                    Fit::Other => return None,
+                    fit => fit,
+                });
+            }
+            let float: f64 = text.parse().ok()?;
+            match target {
+                DataType::Float32 => plain(ScalarValue::Float32(text.parse().ok())),
+                DataType::Float64 => plain(ScalarValue::Float64(Some(float))),
+                // NaN, an infinity, or too many digits: the other side becomes a double.
+                _ => return Some(Fit::Exact(plain(ScalarValue::Float64(Some(float))))),
+            }
+        }
+        DataType::Boolean => match text.to_ascii_lowercase().as_str() {
+            "t" | "true" | "y" | "yes" | "1" => ScalarValue::Boolean(Some(true)),
+            "f" | "false" | "n" | "no" | "0" => ScalarValue::Boolean(Some(false)),
+            _ => return None,
+        },
+        DataType::Date32 => ScalarValue::Date32(Some(partition::parse_date(text)?)),
+        DataType::Timestamp(_, zone) => {
+            let micros = match zone {
+                Some(_) => partition::parse_timestamp(text)?,
+                None => partition::parse_ntz(text).or_else(|| partition::parse_timestamp(text))?,
+            };
+            ScalarValue::TimestampMicrosecond(Some(micros), zone.clone())
+        }
+        _ => return Some(Fit::Other),
+    };
+    Some(Fit::Exact(value))
+}
+
+/// Digits and scale of a plain decimal number.
+fn exact_number(text: &str) -> Option<(i128, i8)> {
+    let fraction = text.split_once('.').map_or("", |(_, f)| f);
+    let scale = i8::try_from(fraction.len()).ok().filter(|s| *s <= 38)?;
+    if fraction.contains(['e', 'E']) {
+        return None;
+    }
+    Some((partition::parse_decimal(text, 38, scale)?, scale))
+}
+
+/// The type's name in Delta's words.
+pub(super) fn delta_name(data_type: &DataType) -> String {
+    crate::schema::from_arrow_type(data_type)
+        .map_or_else(|_| data_type.to_string(), |t| t.to_string())
+}
