@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::snapshot::{Replay, Snapshot};
 use super::{TableError, protocol};
-use crate::log::checkpoint::{CheckpointAction, read_checkpoint, read_json_manifest};
-use crate::log::{Action, LOG_DIR, LogError, LogName, parse_commit};
+use crate::log::{
+    Action, CheckpointAction, LOG_DIR, LogError, LogName, parse_commit, read_checkpoint, read_json_manifest,
+};
 use crate::store::{Dir, EntryKind};
 
 /// What the folder of the log holds.
@@ -123,7 +124,7 @@ pub(super) fn load(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableErr
 
 fn from_checkpoint(dir: &Dir, version: u64, checkpoint: &Checkpoint) -> Result<Replay, TableError> {
     let mut replay = Replay::default();
-    let mut sidecars = Vec::new();
+    let mut sidecars: Vec<String> = Vec::new();
     let mut failed = None;
     let table = dir.path();
     let log = Path::new(LOG_DIR);

@@ -78,7 +78,10 @@ impl<V: Clone> SortedMap<V> {
     }
 
     /// The entries from the first key that is not less than `key`.
-    pub(crate) fn from(&self, key: &str) -> impl Iterator<Item = (&str, &V)> {
+    pub(crate) fn from<'a>(
+        &'a self,
+        key: &str,
+    ) -> impl Iterator<Item = (&'a str, &'a V)> + use<'a, V> {
         let index = self.chunk_of(key);
         let skip = self
             .chunks

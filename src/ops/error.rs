@@ -1,0 +1,84 @@
+//! What can go wrong with an operation.
+
+use crate::control::ControlError;
+use crate::datafile::DataFileError;
+use crate::engine::EngineError;
+use crate::error::{Failure, Kind};
+use crate::schema::SchemaError;
+use crate::store::StoreError;
+use crate::table::TableError;
+
+/// A failed operation. Unless the error itself says that it can't tell, nothing was committed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error(transparent)]
+    DataFile(#[from] DataFileError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("{path}: {source}")]
+    File { path: String, source: DataFileError },
+    #[error("{0} is not a live file of the table any more")]
+    Gone(String),
+    #[error("the column name `{0}` holds a character that Delta allows only with column mapping")]
+    ColumnName(String),
+    #[error("the file has no columns")]
+    NoColumns,
+    #[error("rows of {path} would have to be rewritten, and the table keeps a change data feed")]
+    FeedNeedsVectors { path: String },
+    #[error("tables with the features `modern` can't be created by this version")]
+    ModernFeatures,
+    #[error("staging: {0}")]
+    Staging(#[source] std::io::Error),
+}
+
+impl From<SchemaError> for OpError {
+    fn from(error: SchemaError) -> Self {
+        OpError::Table(error.into())
+    }
+}
+
+impl From<StoreError> for OpError {
+    fn from(error: StoreError) -> Self {
+        OpError::Table(error.into())
+    }
+}
+
+impl Failure for OpError {
+    fn kind(&self) -> Kind {
+        match self {
+            OpError::Table(e) => e.kind(),
+            OpError::DataFile(e) => e.kind(),
+            OpError::Engine(e) => e.kind(),
+            OpError::Control(e) => e.kind(),
+            OpError::File { source, .. } => source.kind(),
+            OpError::Gone(_) => Kind::Absent,
+            OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
+            OpError::FeedNeedsVectors { .. } | OpError::ModernFeatures => Kind::Unsupported,
+            OpError::Staging(e) => crate::error::io_kind(e),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            OpError::Table(e) => e.hint(),
+            OpError::DataFile(e) => e.hint(),
+            OpError::Engine(e) => e.hint(),
+            OpError::Control(e) => e.hint(),
+            OpError::File { source, .. } => source.hint(),
+            OpError::ColumnName(_) => Some(
+                "rename the column in the file: none of ` ,;{}()` and no line break or tab, or `=`"
+                    .to_owned(),
+            ),
+            OpError::FeedNeedsVectors { .. } => Some(
+                "turn deletion vectors on (delta.enableDeletionVectors=true): deletes then rewrite nothing"
+                    .to_owned(),
+            ),
+            OpError::ModernFeatures => Some("mount with --table-features=default".to_owned()),
+            OpError::Gone(_) | OpError::NoColumns | OpError::Staging(_) => None,
+        }
+    }
+}

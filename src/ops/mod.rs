@@ -1,0 +1,64 @@
+//! What users do to tables, one file an operation. Knows tables and queries; never paths of a mount, inodes or
+//! errno. An operation stages its actions against one snapshot and commits through `table`; when somebody else
+//! was first it looks again at the new snapshot.
+
+mod append;
+mod checkpoint;
+mod create;
+mod delete;
+mod error;
+mod files;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use append::{Append, Appended, append};
+pub use checkpoint::checkpoint;
+pub use create::create_from;
+pub use delete::delete;
+pub use error::OpError;
+pub use files::{remove, rename};
+
+use crate::env::Millis;
+use crate::table::{Outcome, Snapshot, Staged, Table, TableError};
+
+/// How long an operation goes on when others are first, each time with a new look.
+const DEADLINE_MS: Millis = 60_000;
+
+/// What an operation did.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// As in `commitInfo.operation`.
+    pub operation: &'static str,
+    /// The version it committed; `None` when there was nothing to do.
+    pub version: Option<u64>,
+    pub metrics: BTreeMap<&'static str, u64>,
+    /// What else its user should know.
+    pub note: Option<String>,
+    pub snapshot: Option<Arc<Snapshot>>,
+}
+
+/// Stages and commits until it is committed or fails for good. `stage` gives `None` when there is nothing to do;
+/// what it has written must be removed by itself when it is asked again.
+fn run(
+    table: &Table,
+    mut stage: impl FnMut(&Arc<Snapshot>) -> Result<Option<Staged>, OpError>,
+) -> Result<Option<(Arc<Snapshot>, Staged)>, OpError> {
+    let env = table.env();
+    let started = env.now();
+    let mut base = table.refresh()?;
+    let mut attempts = 0;
+    loop {
+        let Some(staged) = stage(&base)? else { return Ok(None) };
+        attempts += 1;
+        match table.commit(&base, &staged)? {
+            Outcome::Committed(snapshot) => return Ok(Some((snapshot, staged))),
+            Outcome::Raced(newest) => base = newest,
+        }
+        let millis = env.now().saturating_sub(started);
+        if millis > DEADLINE_MS {
+            return Err(TableError::Contention { attempts, millis }.into());
+        }
+        env.pause(std::time::Duration::from_millis(env.below(10)));
+    }
+}
