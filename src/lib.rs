@@ -7,6 +7,7 @@
 pub mod env;
 pub mod error;
 pub mod fs;
+pub mod fuse;
 pub mod log;
 pub mod schema;
 pub mod settings;
