@@ -371,8 +371,9 @@ pub trait FileSystem: Send + Sync + 'static {
         caller: Caller,
     ) -> impl Future<Output = FsResult<u32>> + Send;
 
-    /// A descriptor of the handle is closed; not sent for handles that were opened only to read. Comes once for each duplicate, also from forked children and for
-    /// writers that were killed. The last place where a program hears of an error.
+    /// A descriptor of the handle is closed. Not sent for handles that were opened only to read; else once for each
+    /// duplicate, also from forked children and for writers that were killed. The last place where a program hears of
+    /// an error.
     fn flush(&self, ino: Ino, fh: Fh, caller: Caller) -> impl Future<Output = FsResult<()>> + Send;
 
     /// fsync(2), or fdatasync(2) with `datasync`. The kernel has sent what it had cached before.
