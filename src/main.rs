@@ -1,3 +1,7 @@
 //! The `deltafs` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    deltafs::cli::run(deltafs::fs::Fs::new)
+}

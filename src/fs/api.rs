@@ -371,8 +371,9 @@ pub trait FileSystem: Send + Sync + 'static {
         caller: Caller,
     ) -> impl Future<Output = FsResult<u32>> + Send;
 
-    /// A descriptor of the handle is closed. Comes once for each duplicate, also from forked children and for
-    /// writers that were killed. The last place where a program hears of an error.
+    /// A descriptor of the handle is closed. Not sent for handles that were opened only to read; else once for each
+    /// duplicate, also from forked children and for writers that were killed. The last place where a program hears of
+    /// an error.
     fn flush(&self, ino: Ino, fh: Fh, caller: Caller) -> impl Future<Output = FsResult<()>> + Send;
 
     /// fsync(2), or fdatasync(2) with `datasync`. The kernel has sent what it had cached before.
@@ -401,8 +402,8 @@ pub trait FileSystem: Send + Sync + 'static {
         max: usize,
     ) -> impl Future<Output = FsResult<Vec<DirItem>>> + Send;
 
-    /// The entry of an item of a listing, counted as a lookup. `None` lists the name without attributes: they are
-    /// too dear, or it has gone. Not called for `.` and `..`.
+    /// The entry of an item of a listing, counted as a lookup. `None`: it has gone, and is left out. Not called for
+    /// `.` and `..`.
     fn lookup_listed(
         &self,
         dir: Ino,

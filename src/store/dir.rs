@@ -288,6 +288,21 @@ impl Dir {
         sync(parent.as_fd()).map_err(|e| self.io("sync", path, e))
     }
 
+    /// Gives the file `from` the name `to`, over whatever is there; both in one directory. Durable on return.
+    ///
+    /// # Errors
+    /// As [`Dir::open_file`].
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        let (parent, from) = self.parent(from)?;
+        let (_, name) = self.parent(to)?;
+        // SAFETY: a valid descriptor and NUL-terminated names.
+        let rc = unsafe {
+            libc::renameat(parent.as_raw_fd(), from.as_ptr(), parent.as_raw_fd(), name.as_ptr())
+        };
+        self.check(rc, "rename", to)?;
+        sync(parent.as_fd()).map_err(|e| self.io("sync", to, e))
+    }
+
     /// Gives the open file `from` the new name `path`, without copying a byte when both are on one file
     /// system, else by copying. Fails if the name is taken. Durable on return.
     ///
@@ -309,7 +324,9 @@ impl Dir {
         };
         if rc != 0 {
             let error = std::io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EXDEV) && !no_links(&error) {
+            // ENOENT: a nameless file whose only name was taken back can't be linked again.
+            let copies = matches!(error.raw_os_error(), Some(libc::EXDEV | libc::ENOENT));
+            if !copies && !no_links(&error) {
                 return Err(self.io("adopt", path, error));
             }
             self.copy_in(from, path)?;

@@ -22,7 +22,6 @@ pub use commit::{Operation, Outcome, Staged, create};
 pub use error::TableError;
 pub use history::HistoryEntry;
 pub use path::DataPath;
-pub use protocol::MappingMode;
 pub use snapshot::{LiveFile, NAME_TAG, Snapshot, Totals, partition_dirs};
 
 use crate::env::{Env, Millis};

@@ -1,8 +1,7 @@
 //! The feature gate (PROTOCOL.md A4): what we read, what we write, what we refuse, in one table.
 
-use serde_json::Value;
-
 use super::TableError;
+use crate::datafile::MappingMode;
 use crate::log::{Metadata, Protocol};
 use crate::schema::{DataType, Primitive, StructType};
 
@@ -100,29 +99,19 @@ fn column_defaults(_: &Metadata, schema: &StructType) -> bool {
 }
 
 fn mapped(metadata: &Metadata, _: &StructType) -> bool {
-    MappingMode::of(metadata) != MappingMode::None
+    mapping_mode(metadata) != MappingMode::None
 }
 
 fn variants(_: &Metadata, schema: &StructType) -> bool {
     DataType::Struct(schema.clone()).any_primitive(&mut |p| *p == Primitive::Variant)
 }
 
-/// How data files name columns (PROTOCOL.md C).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MappingMode {
-    None,
-    Name,
-    Id,
-}
-
-impl MappingMode {
-    /// By `delta.columnMapping.mode`.
-    pub fn of(metadata: &Metadata) -> Self {
-        match metadata.configuration.get("delta.columnMapping.mode").map(String::as_str) {
-            Some("name") => MappingMode::Name,
-            Some("id") => MappingMode::Id,
-            _ => MappingMode::None,
-        }
+/// How data files name columns, by `delta.columnMapping.mode` (PROTOCOL.md C).
+pub fn mapping_mode(metadata: &Metadata) -> MappingMode {
+    match metadata.configuration.get("delta.columnMapping.mode").map(String::as_str) {
+        Some("name") => MappingMode::Name,
+        Some("id") => MappingMode::Id,
+        _ => MappingMode::None,
     }
 }
 
@@ -316,11 +305,6 @@ pub(crate) fn well_formed(protocol: &Protocol, version: u64) -> Result<(), Table
 /// A `delta.*` property as a boolean; anything but `true` is false.
 pub fn flag(metadata: &Metadata, key: &str) -> bool {
     metadata.configuration.get(key).is_some_and(|v| v.eq_ignore_ascii_case("true"))
-}
-
-/// A field's metadata as text.
-pub(crate) fn field_text<'a>(metadata: &'a serde_json::Map<String, Value>, key: &str) -> Option<&'a str> {
-    metadata.get(key).and_then(Value::as_str)
 }
 
 #[cfg(test)]

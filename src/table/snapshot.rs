@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::protocol::{self, MappingMode};
+use super::protocol;
 use super::sorted_map::SortedMap;
 use super::{DataPath, TableError};
+use crate::datafile::MappingMode;
 use crate::log::{Action, Add, DomainMetadata, Metadata, PartitionValues, Protocol, Remove, Txn};
 use crate::schema::StructType;
 use crate::schema::partition::dir_name;
@@ -92,7 +93,7 @@ impl Snapshot {
     }
 
     pub fn mapping(&self) -> MappingMode {
-        MappingMode::of(&self.metadata)
+        protocol::mapping_mode(&self.metadata)
     }
 
     /// Logical names.

@@ -1,0 +1,19 @@
+//! The only place that prints.
+
+use std::io::{self, Write};
+
+use super::CliError;
+
+/// One line for the user. A reader that has gone away is no error.
+pub(super) fn line(text: &str) {
+    drop(writeln!(io::stdout().lock(), "{text}"));
+}
+
+/// What went wrong, and the way out.
+pub(super) fn error(error: &CliError) {
+    let mut stderr = io::stderr().lock();
+    drop(writeln!(stderr, "deltafs: {}", error.message));
+    if let Some(hint) = &error.hint {
+        drop(writeln!(stderr, "hint: {hint}"));
+    }
+}

@@ -1,0 +1,296 @@
+//! A dropped Parquet file becomes rows of a table: adopted as it is, converted, or split by partition.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use super::{OpError, Report, run};
+use crate::datafile::{
+    Bytes, DataFileError, PreparedFile, RowCheck, StatsConfig, Target, location, prepare,
+};
+use crate::engine::Constraints;
+use crate::error::Failure as _;
+use crate::log::{Action, Add, PartitionValues};
+use crate::store::Dir;
+use crate::table::{LiveFile, NAME_TAG, Operation, Snapshot, Staged, Table};
+
+/// A file that was dropped into a table's directory.
+#[derive(Clone, Copy)]
+pub struct Append<'a> {
+    /// A complete Parquet file that nobody writes to any more.
+    pub input: &'a File,
+    /// Its visible name, kept in the tags of what it becomes.
+    pub name: &'a str,
+    /// Partition values that its directory gives, by logical name, as text.
+    pub fixed: &'a BTreeMap<String, Option<String>>,
+    /// Base name under which it is stored, never used before.
+    pub stored: &'a str,
+    /// The live file whose rows it replaces.
+    pub replaces: Option<&'a LiveFile>,
+    /// Makes an empty file that can be given a name in the table.
+    pub scratch: &'a dyn Fn() -> std::io::Result<File>,
+}
+
+impl std::fmt::Debug for Append<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Append").field("name", &self.name).field("stored", &self.stored).finish_non_exhaustive()
+    }
+}
+
+/// What became of a dropped file.
+#[derive(Debug)]
+pub struct Appended {
+    pub report: Report,
+    /// Its live files; none when it had no rows.
+    pub files: Vec<Arc<LiveFile>>,
+    pub snapshot: Option<Arc<Snapshot>>,
+}
+
+/// Appends a file, or replaces the rows of a live one, in one version. A file without rows commits nothing.
+///
+/// # Errors
+/// [`OpError`]: nothing was committed and nothing is left behind, unless the outcome itself is unknown.
+pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> {
+    // What one look at the table came to: reused as long as schema and properties are the same.
+    let mut placed: Option<(Arc<Snapshot>, Placed)> = None;
+    let outcome = run(table, |base| {
+        let same = placed.as_ref().is_some_and(|(at, _)| {
+            at.metadata() == base.metadata() && at.protocol() == base.protocol()
+        });
+        if !same {
+            if let Some((_, old)) = placed.take() {
+                old.discard(table);
+            }
+            base.check_write()?;
+            placed = Some((Arc::clone(base), Placed::new(table, base, request)?));
+        }
+        let Some((_, placed)) = &placed else { return Ok(None) };
+        let replaced = request.replaces.and_then(|live| base.live_file(&live.path));
+        if placed.adds.is_empty() && replaced.is_none() {
+            return Ok(None);
+        }
+        let now = table.env().now();
+        let mut actions: Vec<Action> = Vec::new();
+        actions.extend(replaced.map(|live| Action::Remove(live.add.to_remove(now, true))));
+        actions.extend(placed.adds.iter().cloned().map(Action::Add));
+        let metrics = placed.metrics(replaced.map(|f| &**f));
+        let mode = if replaced.is_some() { "Overwrite" } else { "Append" };
+        let mut parameters = vec![
+            ("mode", mode.to_owned()),
+            ("partitionBy", serde_json::json!(base.partition_columns()).to_string()),
+        ];
+        if replaced.is_some() {
+            parameters.push(("file", request.name.to_owned()));
+        }
+        Ok(Some(Staged {
+            actions,
+            operation: Operation { name: "WRITE", parameters, metrics, user_metadata: None },
+            blind: replaced.is_none(),
+        }))
+    });
+    let committed = match outcome {
+        Ok(committed) => committed,
+        Err(error) => {
+            if let Some((_, placed)) = placed
+                && !super::is_unknown(&error)
+            {
+                placed.discard(table);
+            }
+            return Err(error);
+        }
+    };
+    let rows = placed.map_or(0, |(_, placed)| placed.rows);
+    Ok(done("WRITE", rows, committed))
+}
+
+/// The outcome in the words of a report.
+pub(super) fn done(
+    operation: &'static str,
+    rows: u64,
+    committed: Option<(Arc<Snapshot>, Staged)>,
+) -> Appended {
+    let Some((snapshot, staged)) = committed else {
+        return Appended {
+            report: Report {
+                operation,
+                version: None,
+                metrics: BTreeMap::from([("numOutputRows", rows)]),
+                note: Some("the file has no rows: nothing was committed".to_owned()),
+                snapshot: None,
+            },
+            files: Vec::new(),
+            snapshot: None,
+        };
+    };
+    let files = staged
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Add(add) => snapshot.live_files_of(&add.path),
+            _ => None,
+        })
+        .collect();
+    Appended {
+        report: Report {
+            operation,
+            version: Some(snapshot.version()),
+            metrics: staged.operation.metrics,
+            note: None,
+            snapshot: Some(Arc::clone(&snapshot)),
+        },
+        files,
+        snapshot: Some(snapshot),
+    }
+}
+
+/// Files that lie in the table's directory and wait for the commit that refers to them.
+pub(super) struct Placed {
+    pub(super) adds: Vec<Add>,
+    /// On the disk, relative to the table.
+    paths: Vec<String>,
+    pub(super) rows: u64,
+}
+
+impl Placed {
+    fn new(table: &Table, base: &Snapshot, request: &Append<'_>) -> Result<Self, OpError> {
+        let now = table.env().now();
+        let mut target = Target {
+            schema: (**base.schema()).clone(),
+            partition_columns: base.partition_columns().to_vec(),
+            fixed: request.fixed.clone(),
+            stats: StatsConfig::from_configuration(&base.metadata().configuration),
+            mapping: base.mapping(),
+        };
+        target.stats = target.stats.with_clustering(base.clustering_columns());
+        let constraints =
+            Constraints::parse(&target.schema, &base.metadata().configuration, now)?;
+        Self::place(table.dir(), &target, constraints, request, now)
+    }
+
+    /// Checks the file and gives what it becomes a name in the table's directory.
+    pub(super) fn place(
+        dir: &Dir,
+        target: &Target,
+        constraints: Option<Constraints>,
+        request: &Append<'_>,
+        now: i64,
+    ) -> Result<Self, OpError> {
+        // Durable before anything refers to it.
+        request.input.sync_all().map_err(OpError::Staging)?;
+        let mut check = constraints.map(Check);
+        let mut scratch = || {
+            (request.scratch)().map_err(|source| DataFileError::io("making", source))
+        };
+        let prepared = prepare(
+            request.input,
+            target,
+            &mut scratch,
+            check.as_mut().map(|c| c as &mut dyn RowCheck),
+        )?;
+        let mut placed = Placed { adds: Vec::new(), paths: Vec::new(), rows: prepared.rows };
+        for (index, file) in prepared.files.iter().enumerate() {
+            if let Err(error) = placed.put(dir, target, request, index, file, now) {
+                placed.discard_in(dir);
+                return Err(error);
+            }
+        }
+        Ok(placed)
+    }
+
+    fn put(
+        &mut self,
+        dir: &Dir,
+        target: &Target,
+        request: &Append<'_>,
+        index: usize,
+        file: &PreparedFile,
+        now: i64,
+    ) -> Result<(), OpError> {
+        let base_name = match index {
+            0 => request.stored.to_owned(),
+            n => format!("part-{n:05}-{}", request.stored.trim_start_matches("part-00000-")),
+        };
+        let place = location(
+            &base_name,
+            &target.schema,
+            &target.partition_columns,
+            &file.partition_values,
+            None,
+        );
+        let path = Path::new(&place.relative);
+        if let Some(parent) = path.parent() {
+            dir.create_dir_all(parent)?;
+        }
+        let bytes = match &file.bytes {
+            Bytes::Original => request.input,
+            Bytes::New(file) => file,
+        };
+        dir.adopt(bytes, path)?;
+        self.paths.push(place.relative);
+        self.adds.push(Add {
+            path: place.add_path,
+            partition_values: file.partition_values.clone(),
+            size: i64::try_from(file.size).unwrap_or(i64::MAX),
+            modification_time: now,
+            data_change: true,
+            stats: Some(file.stats.clone()),
+            tags: Some([(NAME_TAG.to_owned(), Some(request.name.to_owned()))].into()),
+            deletion_vector: None,
+            base_row_id: None,
+            default_row_commit_version: None,
+            clustering_provider: None,
+            unknown: serde_json::Map::new(),
+        });
+        Ok(())
+    }
+
+    pub(super) fn metrics(&self, replaced: Option<&LiveFile>) -> BTreeMap<&'static str, u64> {
+        let bytes = self.adds.iter().filter_map(|a| u64::try_from(a.size).ok()).sum();
+        let mut metrics = BTreeMap::from([
+            ("numFiles", self.adds.len() as u64),
+            ("numOutputRows", self.rows),
+            ("numOutputBytes", bytes),
+        ]);
+        if let Some(live) = replaced {
+            metrics.insert("numRemovedFiles", 1);
+            metrics.insert("numRemovedBytes", u64::try_from(live.add.size).unwrap_or(0));
+            if let Some(rows) = super::files::live_rows(live) {
+                metrics.insert("numDeletedRows", rows);
+            }
+        }
+        metrics
+    }
+
+    fn discard(&self, table: &Table) {
+        self.discard_in(table.dir());
+    }
+
+    pub(super) fn discard_in(&self, dir: &Dir) {
+        for path in &self.paths {
+            if let Err(error) = dir.remove_file(Path::new(path)) {
+                tracing::warn!(%error, "an orphan stays until VACUUM");
+            }
+        }
+    }
+}
+
+/// CHECK constraints and invariants, asked for every row.
+struct Check(Constraints);
+
+impl RowCheck for Check {
+    fn check(&mut self, batch: &RecordBatch, first_row: u64) -> Result<(), DataFileError> {
+        self.0.check(batch, first_row).map_err(|e| DataFileError::Refused {
+            message: e.to_string(),
+            kind: e.kind(),
+            hint: e.hint(),
+        })
+    }
+}
+
+/// Values of no partition column.
+pub(super) fn no_partition() -> PartitionValues {
+    PartitionValues::new()
+}
