@@ -6,6 +6,7 @@
 //! so it is rebuilt here, where the types are known.
 
 mod columns;
+mod footer;
 mod parsed;
 mod read;
 mod stats;

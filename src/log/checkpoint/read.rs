@@ -1,6 +1,7 @@
 //! Parquet and JSON files of a checkpoint to actions.
 
 use std::fs::File;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use serde_json::Map;
 
 use super::columns::{Column, Group, Integers};
+use super::footer::check_nesting;
 use super::stats::ParsedStats;
 use super::{CheckpointAction, Sidecar};
 use crate::deletion_vector::DeletionVectorDescriptor;
@@ -99,11 +101,23 @@ const COLUMNS: &[(&str, &[&str])] = &[
 /// [`LogError`] when the file is damaged, a column has another type than its action or lacks a value; what `sink`
 /// returns.
 pub fn read_checkpoint(name: &str, file: File, sink: Sink<'_>) -> Result<(), LogError> {
-    for batch in open(file).map_err(|e| read_failure(name, &e))? {
-        let batch = batch.map_err(|e| read_failure(name, &e))?;
+    check_nesting(&file).map_err(|e| read_failure(name, &e))?;
+    let mut reader = guarded(name, || open(file))?;
+    while let Some(batch) = guarded(name, || reader.next().transpose().map_err(Into::into))? {
         read_batch(name, &batch, sink)?;
     }
     Ok(())
+}
+
+/// Some damage makes the Parquet decoder panic instead of failing. Its state is dropped then.
+fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, LogError> {
+    match std::panic::catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(decoded) => decoded.map_err(|e| read_failure(file, &e)),
+        Err(_) => Err(LogError::Checkpoint {
+            file: file.to_owned(),
+            reason: "the Parquet decoder has failed on it".to_owned(),
+        }),
+    }
 }
 
 fn open(file: File) -> Result<ParquetRecordBatchReader, ParquetError> {

@@ -688,3 +688,34 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
         .windows(needle.len())
         .position(|window| window == needle)
 }
+
+/// A Parquet file whose schema is `depth` groups in one another.
+fn nested(depth: usize) -> Vec<u8> {
+    use parquet::basic::{Repetition, Type as Physical};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+    // The writer recurses, too.
+    let write = move || {
+        let leaf = Type::primitive_type_builder("x", Physical::INT32);
+        let mut inner = leaf.build().unwrap();
+        for _ in 0..depth {
+            let group = Type::group_type_builder("x").with_fields(vec![Arc::new(inner)]);
+            let group = group.with_repetition(Repetition::OPTIONAL);
+            inner = group.build().unwrap();
+        }
+        let root = Type::group_type_builder("s").with_fields(vec![Arc::new(inner)]);
+        let root = Arc::new(root.build().unwrap());
+        let writer = SerializedFileWriter::new(Vec::new(), root, Arc::default());
+        writer.unwrap().into_inner().unwrap()
+    };
+    let thread = std::thread::Builder::new().stack_size(256 << 20);
+    thread.spawn(write).unwrap().join().unwrap()
+}
+
+#[test]
+fn a_schema_without_a_bottom_does_not_end_the_process() {
+    assert!(read(file_of(&nested(90))).unwrap().is_empty());
+    let error = read(file_of(&nested(20_000))).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
