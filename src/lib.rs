@@ -4,6 +4,7 @@
 //! `cli → fuse → fs → namespace, control → ops → engine → table → datafile → log → deletion_vector → schema →
 //! store → env, error`.
 
+pub mod datafile;
 pub mod env;
 pub mod error;
 pub mod log;
