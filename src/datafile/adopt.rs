@@ -189,7 +189,9 @@ fn check_chunk(
         let start = match chunk.dictionary_page_offset() {
             Some(dictionary) => {
                 inside("dictionary page", dictionary, 0)?;
-                let before = data.checked_sub(dictionary).filter(|n| (0..=size).contains(n));
+                let before = data
+                    .checked_sub(dictionary)
+                    .filter(|n| (0..=size).contains(n));
                 if before.is_none() {
                     inside("dictionary page", dictionary, i64::MAX)?;
                 }

@@ -10,9 +10,7 @@ use super::convert::{MappingMode, Path, Place, Rows, Rules, convert};
 use super::error::DataFileError;
 use super::physical;
 use super::stats::StatsConfig;
-use crate::schema::{
-    DataType, Primitive, Scalar, StructField, StructType, partition::parse_value,
-};
+use crate::schema::{DataType, Primitive, Scalar, StructField, StructType, partition::parse_value};
 
 /// The table that a file is to join.
 #[derive(Debug, Clone)]
@@ -97,12 +95,9 @@ pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFil
     if file.rows > 0 && fields.is_empty() {
         return Err(DataFileError::NoColumns);
     }
-    check_names(
-        fields,
-        &target.schema,
-        None,
-        &|name| fixed.iter().any(|(f, _)| same_name(f, name)),
-    )?;
+    check_names(fields, &target.schema, None, &|name| {
+        fixed.iter().any(|(f, _)| same_name(f, name))
+    })?;
     for field in &target.schema.fields {
         if let [index] = matches(fields, field).as_slice()
             && let Some(found) = fields.get(*index)
@@ -112,7 +107,13 @@ pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFil
                 rows: Rows::From(0),
             };
             let empty = new_empty_array(found.data_type());
-            convert(&empty, &field.data_type, MappingMode::None, Rules::Exact, &at)?;
+            convert(
+                &empty,
+                &field.data_type,
+                MappingMode::None,
+                Rules::Exact,
+                &at,
+            )?;
         }
     }
     let mut partitions = Vec::new();
@@ -193,7 +194,11 @@ fn check_names(
         None => name.to_owned(),
     };
     for found in fields {
-        if !table.fields.iter().any(|f| same_name(&f.name, found.name())) {
+        if !table
+            .fields
+            .iter()
+            .any(|f| same_name(&f.name, found.name()))
+        {
             return Err(DataFileError::ExtraColumn {
                 column: path(found.name()),
             });
@@ -238,11 +243,9 @@ fn check_inner(found: &Arrow, table: &DataType, path: &Path<'_>) -> Result<(), D
         (Arrow::Struct(fields), DataType::Struct(table)) => {
             check_names(fields, table, Some(path), &|_| false)
         }
-        (Arrow::List(item), DataType::Array(array)) => check_inner(
-            item.data_type(),
-            &array.element_type,
-            &path.join("element"),
-        ),
+        (Arrow::List(item), DataType::Array(array)) => {
+            check_inner(item.data_type(), &array.element_type, &path.join("element"))
+        }
         (Arrow::Map(entries, _), DataType::Map(map)) => match entries.data_type() {
             Arrow::Struct(kv) => match kv.iter().as_slice() {
                 [key, value] => {

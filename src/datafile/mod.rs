@@ -6,12 +6,26 @@ mod conform;
 mod convert;
 mod error;
 mod footer;
+mod int96;
+mod layout;
 mod physical;
+mod prepare;
+mod read;
 mod source;
+mod split;
 mod stats;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod write;
 
 pub use adopt::{Inspected, inspect, is_parquet_complete};
 pub use conform::{Conformance, Outcome, Target, conform};
 pub use convert::MappingMode;
 pub use error::{DataFileError, Loss};
+pub use layout::{Location, location, new_file_name};
+pub use prepare::{Bytes, Prepared, PreparedFile, RowCheck, prepare};
+pub use read::{Positions, Reader};
 pub use stats::{FileStats, Partial, StatsBuilder, StatsConfig, footer_stats};
+pub use write::{Writer, Written};

@@ -195,15 +195,14 @@ pub(crate) fn unproven_not_null(metadata: &ParquetMetaData, schema: &StructType)
     let mut leaf = 0;
     let mut unproven = Vec::new();
     for child in metadata.file_metadata().schema().get_fields() {
-        let field = schema.fields.iter().find(|f| same_name(&f.name, child.name()));
+        let field = schema
+            .fields
+            .iter()
+            .find(|f| same_name(&f.name, child.name()));
         let proven = match field {
-            Some(field) => not_null_proven(
-                metadata,
-                child,
-                &field.data_type,
-                field.nullable,
-                &mut leaf,
-            ),
+            Some(field) => {
+                not_null_proven(metadata, child, &field.data_type, field.nullable, &mut leaf)
+            }
             None => {
                 leaf += leaves(child);
                 true
@@ -235,7 +234,11 @@ fn not_null_proven(
     let inner = match data_type {
         DataType::Primitive(_) => true,
         DataType::Struct(fields) => ty_fields(ty).unwrap_or_default().iter().all(|child| {
-            match fields.fields.iter().find(|f| same_name(&f.name, child.name())) {
+            match fields
+                .fields
+                .iter()
+                .find(|f| same_name(&f.name, child.name()))
+            {
                 Some(f) => not_null_proven(metadata, child, &f.data_type, f.nullable, leaf),
                 None => {
                     *leaf += leaves(child);
@@ -248,7 +251,13 @@ fn not_null_proven(
         }),
         DataType::Map(map) => entries(ty).is_some_and(|(key, value)| {
             not_null_proven(metadata, key, &map.key_type, false, leaf)
-                && not_null_proven(metadata, value, &map.value_type, map.value_contains_null, leaf)
+                && not_null_proven(
+                    metadata,
+                    value,
+                    &map.value_type,
+                    map.value_contains_null,
+                    leaf,
+                )
         }),
     };
     *leaf = first + leaves(ty);

@@ -97,10 +97,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Prepares decoding with `metadata` that [`super::adopt`] has checked.
-    pub(crate) fn new(
-        file: File,
-        metadata: Arc<ParquetMetaData>,
-    ) -> Result<Self, DataFileError> {
+    pub(crate) fn new(file: File, metadata: Arc<ParquetMetaData>) -> Result<Self, DataFileError> {
         let input = Positioned::new(file).map_err(|e| DataFileError::io("reading", e))?;
         Ok(Source {
             input,
@@ -166,8 +163,8 @@ fn parquet_root(descriptor: &SchemaDescriptor, index: usize) -> Option<usize> {
 /// Types by the Parquet schema; INT96 as instants in microseconds, since nanoseconds would wrap (D77).
 fn reader_metadata(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, DataFileError> {
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let plain = ArrowReaderMetadata::try_new(Arc::clone(&metadata), options())
-        .map_err(footer_error)?;
+    let plain =
+        ArrowReaderMetadata::try_new(Arc::clone(&metadata), options()).map_err(footer_error)?;
     let descriptor = metadata.file_metadata().schema_descr();
     let has_int96 = (0..descriptor.num_columns())
         .any(|i| descriptor.column(i).physical_type() == Physical::INT96);

@@ -59,9 +59,7 @@ pub(super) fn to_primitive(
         Primitive::String => to_string(array)?,
         Primitive::Binary => to_binary(array)?,
         Primitive::Date => to_date(array),
-        Primitive::Timestamp | Primitive::TimestampNtz => {
-            to_timestamp(array, to, rules, at)?
-        }
+        Primitive::Timestamp | Primitive::TimestampNtz => to_timestamp(array, to, rules, at)?,
         Primitive::Boolean | Primitive::Void | Primitive::Variant | Primitive::Other(_) => Ok(None),
     };
     match converted.map_err(bad)? {
@@ -226,9 +224,7 @@ fn rescale(value: i128, from: i8, to: i8) -> Result<i128, Loss> {
     }
     let factor = 10_i128.checked_pow(shift.unsigned_abs());
     if shift >= 0 {
-        factor
-            .and_then(|f| value.checked_mul(f))
-            .ok_or(Loss::Range)
+        factor.and_then(|f| value.checked_mul(f)).ok_or(Loss::Range)
     } else {
         match factor {
             Some(f) if value % f == 0 => Ok(value / f),
@@ -379,15 +375,14 @@ fn to_timestamp(
         TimeUnit::Microsecond => {
             map::<TimestampMicrosecondType, TimestampMicrosecondType>(array.as_primitive(), Ok)
         }
-        TimeUnit::Nanosecond => map::<TimestampNanosecondType, TimestampMicrosecondType>(
-            array.as_primitive(),
-            |v| {
+        TimeUnit::Nanosecond => {
+            map::<TimestampNanosecondType, TimestampMicrosecondType>(array.as_primitive(), |v| {
                 if rules == Rules::Exact && v % 1000 != 0 {
                     return Err(Loss::Nanoseconds);
                 }
                 Ok(v.div_euclid(1000))
-            },
-        ),
+            })
+        }
     };
     Ok(match made {
         Err(bad) => Err(bad),

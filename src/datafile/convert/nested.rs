@@ -158,11 +158,15 @@ impl Slots {
         let mut filled = self.ranges.iter().filter(|(_, len)| *len > 0);
         let first = filled.next().map_or(0, |(start, _)| *start);
         let mut next = first;
-        let dense = self.ranges.iter().filter(|(_, len)| *len > 0).all(|(start, len)| {
-            let follows = *start == next;
-            next = start + len;
-            follows
-        });
+        let dense = self
+            .ranges
+            .iter()
+            .filter(|(_, len)| *len > 0)
+            .all(|(start, len)| {
+                let follows = *start == next;
+                next = start + len;
+                follows
+            });
         if dense {
             return Ok((offsets, self.values.slice(first, total)));
         }

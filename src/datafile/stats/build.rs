@@ -230,12 +230,8 @@ fn extremes(array: &ArrayRef, data_type: &DataType) -> Option<(Scalar, Scalar)> 
         Primitive::Byte => pair::<Int8Type>(array, Scalar::Byte),
         Primitive::Date => pair::<Date32Type>(array, Scalar::Date),
         Primitive::Timestamp => pair::<TimestampMicrosecondType>(array, Scalar::Timestamp),
-        Primitive::TimestampNtz => {
-            pair::<TimestampMicrosecondType>(array, Scalar::TimestampNtz)
-        }
-        Primitive::Decimal(p, s) => {
-            pair::<Decimal128Type>(array, |v| Scalar::Decimal(v, *p, *s))
-        }
+        Primitive::TimestampNtz => pair::<TimestampMicrosecondType>(array, Scalar::TimestampNtz),
+        Primitive::Decimal(p, s) => pair::<Decimal128Type>(array, |v| Scalar::Decimal(v, *p, *s)),
         Primitive::Float => {
             let array = array.as_primitive_opt::<Float32Type>()?;
             let (min, max) = floats(array.iter().flatten(), f32::total_cmp, f32::is_nan)?;
@@ -250,7 +246,10 @@ fn extremes(array: &ArrayRef, data_type: &DataType) -> Option<(Scalar, Scalar)> 
             let array = array.as_string_opt::<i32>()?;
             let min = arrow::compute::min_string(array)?;
             let max = arrow::compute::max_string(array)?;
-            Some((Scalar::String(min.to_owned()), Scalar::String(max.to_owned())))
+            Some((
+                Scalar::String(min.to_owned()),
+                Scalar::String(max.to_owned()),
+            ))
         }
         Primitive::Boolean
         | Primitive::Binary
@@ -285,8 +284,16 @@ fn floats<F: Copy>(
         found = Some(match found {
             None => (value, value),
             Some((min, max)) => (
-                if order(&value, &min).is_lt() { value } else { min },
-                if order(&value, &max).is_gt() { value } else { max },
+                if order(&value, &min).is_lt() {
+                    value
+                } else {
+                    min
+                },
+                if order(&value, &max).is_gt() {
+                    value
+                } else {
+                    max
+                },
             ),
         });
     }

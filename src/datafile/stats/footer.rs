@@ -52,8 +52,13 @@ pub fn footer_stats(
 
 fn from_footer(metadata: &ParquetMetaData, leaf: &Leaf) -> Option<Column> {
     let descriptor = metadata.file_metadata().schema_descr();
-    let index = (0..descriptor.num_columns())
-        .find(|i| descriptor.column(*i).path().parts().starts_with(&leaf.logical))?;
+    let index = (0..descriptor.num_columns()).find(|i| {
+        descriptor
+            .column(*i)
+            .path()
+            .parts()
+            .starts_with(&leaf.logical)
+    })?;
     let mut column = Column::new(leaf.clone());
     let mut nulls = 0_u64;
     let groups = metadata.row_groups().iter().filter(|g| g.num_rows() > 0);
@@ -109,7 +114,9 @@ fn list_nulls(group: &RowGroupMetaData, chunk: &ColumnChunkMetaData, leaf: &Leaf
     }
     let histogram = chunk.definition_level_histogram()?;
     let counts = histogram.values();
-    let total = counts.iter().try_fold(0_i64, |sum, n| sum.checked_add(*n))?;
+    let total = counts
+        .iter()
+        .try_fold(0_i64, |sum, n| sum.checked_add(*n))?;
     if total != chunk.num_values() || counts.iter().any(|n| *n < 0) {
         return None;
     }

@@ -80,7 +80,10 @@ impl StatsConfig {
         let mut all = Vec::new();
         for field in &schema.fields {
             if !is_partition(partition_columns, &field.name) {
-                let path = (vec![field.name.clone()], vec![field.physical_name().to_owned()]);
+                let path = (
+                    vec![field.name.clone()],
+                    vec![field.physical_name().to_owned()],
+                );
                 collect(&field.data_type, path, &mut all);
             }
         }

@@ -188,9 +188,7 @@ fn count(text: &str) -> Option<u64> {
 
 /// An integer however it is written: `7`, `7.0`, `7e0`.
 fn whole(text: &str) -> Option<i128> {
-    text.parse()
-        .ok()
-        .or_else(|| parse_decimal(text, 38, 0))
+    text.parse().ok().or_else(|| parse_decimal(text, 38, 0))
 }
 
 fn scalar(text: &str, data_type: &DataType) -> Option<Scalar> {
@@ -219,9 +217,9 @@ fn scalar(text: &str, data_type: &DataType) -> Option<Scalar> {
 }
 
 /// Finite: infinities in the log are as often overflows as values.
-fn float<F: std::str::FromStr>(text: &str, finite: impl Fn(F) -> bool) -> Option<F>
+fn float<F>(text: &str, finite: impl Fn(F) -> bool) -> Option<F>
 where
-    F: Copy,
+    F: std::str::FromStr + Copy,
 {
     text.parse().ok().filter(|v| finite(*v))
 }
