@@ -13,7 +13,7 @@ use crate::datafile::{
 };
 use crate::engine::Constraints;
 use crate::error::Failure as _;
-use crate::log::{Action, Add, PartitionValues};
+use crate::log::{Action, Add};
 use crate::store::Dir;
 use crate::table::{LiveFile, NAME_TAG, Operation, Snapshot, Staged, Table};
 
@@ -129,7 +129,7 @@ pub(super) fn done(
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Add(add) => snapshot.live_files_of(&add.path),
+            Action::Add(add) => snapshot.live_file_of(&add.path),
             _ => None,
         })
         .collect();
@@ -288,9 +288,4 @@ impl RowCheck for Check {
             hint: e.hint(),
         })
     }
-}
-
-/// Values of no partition column.
-pub(super) fn no_partition() -> PartitionValues {
-    PartitionValues::new()
 }

@@ -5,13 +5,10 @@ use std::path::Path;
 
 use super::OpError;
 use crate::log::{
-    Action, CheckpointOptions, LOG_DIR, LastCheckpoint, LogError, LogName, read_checkpoint, write_classic,
+    Action, CheckpointOptions, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogError, LogName, read_checkpoint, write_classic,
 };
 use crate::store::StoreError;
 use crate::table::{Snapshot, Table, TableError, properties};
-
-/// The pointer to the newest checkpoint.
-const POINTER: &str = "_last_checkpoint";
 
 /// Writes the checkpoint of `snapshot`, reads it back, and only then points to it. The pointer never goes back
 /// (BUGS.md D85). Never needed for correctness: a failure is for the log of the daemon.
@@ -47,7 +44,7 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
         let _ = dir.remove_file(&temporary);
     })?;
     table.checkpointed(version);
-    let pointer = log.join(POINTER);
+    let pointer = log.join(LAST_CHECKPOINT);
     let newest = match dir.read(&pointer) {
         Ok(body) => LastCheckpoint::parse(&body).ok().map(|hint| hint.version),
         Err(e) if e.is_absent() => None,
@@ -62,6 +59,7 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
         parts: None,
         size_in_bytes: Some(summary.bytes),
         num_of_add_files: Some(summary.num_adds),
+        tags: None,
     };
     let temporary = format!(".deltafs-{}.tmp", env.uuid());
     dir.put(&pointer, temporary.as_ref(), hint.to_json().as_bytes())?;

@@ -62,3 +62,8 @@ fn run(
         env.pause(std::time::Duration::from_millis(env.below(10)));
     }
 }
+
+/// Whether nobody can say if an error came before or after the commit: what it refers to must stay.
+fn is_unknown(error: &OpError) -> bool {
+    matches!(error, OpError::Table(TableError::Unknown { .. }))
+}

@@ -111,6 +111,38 @@ impl Snapshot {
         self.files.get(path.key())
     }
 
+    /// The live file of an `add.path` of this table, as it was written by us.
+    pub fn live_file_of(&self, add_path: &str) -> Option<Arc<LiveFile>> {
+        let path = crate::schema::partition::decode_path(add_path)?;
+        self.files.get(&path).cloned()
+    }
+
+    /// Physical paths of the clustering columns (domain `delta.clustering`; both forms that writers use).
+    pub fn clustering_columns(&self) -> Vec<Vec<String>> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Column {
+            Name(String),
+            Path(Vec<String>),
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Clustering {
+            clustering_columns: Vec<Column>,
+        }
+        let Some(domain) = self.domains.get("delta.clustering") else { return Vec::new() };
+        let parsed = serde_json::from_str::<Clustering>(&domain.configuration);
+        parsed.map_or_else(|_| Vec::new(), |c| {
+            c.clustering_columns
+                .into_iter()
+                .map(|column| match column {
+                    Column::Name(name) => vec![name],
+                    Column::Path(path) => path,
+                })
+                .collect()
+        })
+    }
+
     /// The live file under a visible name.
     pub fn named(&self, visible: &str) -> Option<&Arc<LiveFile>> {
         self.names.get(visible)

@@ -1,0 +1,33 @@
+//! Parquet data files: checked, converted, written and read. Knows schemas and bytes; never versions of a
+//! table, queries or a mount's paths. Everything here blocks: call it from a blocking thread.
+
+mod adopt;
+mod conform;
+mod convert;
+mod error;
+mod footer;
+mod int96;
+mod layout;
+mod physical;
+mod prepare;
+mod raw;
+mod read;
+mod source;
+mod split;
+mod stats;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use adopt::{Inspected, inspect, is_parquet_complete};
+pub use conform::{Conformance, Outcome, Target, conform};
+pub use convert::MappingMode;
+pub use error::{DataFileError, Loss};
+pub use layout::{Location, location, new_file_name};
+pub use prepare::{Bytes, Prepared, PreparedFile, RowCheck, prepare};
+pub use raw::{RawView, raw_view, table_schema};
+pub use read::{Positions, Reader};
+pub use stats::{FileStats, Partial, StatsBuilder, StatsConfig, footer_stats};
+pub use write::{Writer, Written};
