@@ -82,7 +82,10 @@ impl Env {
     }
 
     /// Blocks this thread, for the pause between two attempts. Never to wait for something that can be awaited.
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that lets time pass")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the one place that lets time pass"
+    )]
     pub fn pause(&self, time: std::time::Duration) {
         std::thread::sleep(time);
     }

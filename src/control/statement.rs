@@ -64,7 +64,10 @@ impl Statement {
         }
         let text =
             std::str::from_utf8(bytes).map_err(|e| ControlError::NotUtf8(e.valid_up_to()))?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+        let text = text
+            .strip_prefix('\u{feff}')
+            .unwrap_or(text)
+            .replace("\r\n", "\n");
         let mut user_metadata = None;
         let mut rest = text.trim_start();
         while let Some(comment) = rest.strip_prefix("--") {
@@ -85,7 +88,10 @@ impl Statement {
         if text.is_empty() {
             return Err(ControlError::Empty);
         }
-        Ok(Statement { text: text.to_owned(), user_metadata })
+        Ok(Statement {
+            text: text.to_owned(),
+            user_metadata,
+        })
     }
 }
 
@@ -96,21 +102,40 @@ mod tests {
     #[test]
     fn text_from_any_editor_is_one_statement() {
         // D113
-        for text in ["id < 5", "\u{feff}id < 5\r\n", "  id < 5 ;\n", "-- why\nid < 5\n"] {
-            assert_eq!(Statement::parse(text.as_bytes()).unwrap().text, "id < 5", "{text:?}");
+        for text in [
+            "id < 5",
+            "\u{feff}id < 5\r\n",
+            "  id < 5 ;\n",
+            "-- why\nid < 5\n",
+        ] {
+            assert_eq!(
+                Statement::parse(text.as_bytes()).unwrap().text,
+                "id < 5",
+                "{text:?}"
+            );
         }
-        assert_eq!(Statement::parse(b"a = 1\r\nAND b = 2\r\n").unwrap().text, "a = 1\nAND b = 2");
+        assert_eq!(
+            Statement::parse(b"a = 1\r\nAND b = 2\r\n").unwrap().text,
+            "a = 1\nAND b = 2"
+        );
     }
 
     #[test]
     fn what_is_no_statement_never_runs() {
         // D103
         for empty in ["", "\n", " ;\n", "-- only a comment", "\u{feff}"] {
-            assert_eq!(Statement::parse(empty.as_bytes()), Err(ControlError::Empty), "{empty:?}");
+            assert_eq!(
+                Statement::parse(empty.as_bytes()),
+                Err(ControlError::Empty),
+                "{empty:?}"
+            );
         }
         assert_eq!(Statement::parse(b"id\0"), Err(ControlError::Nul(2)));
         assert_eq!(Statement::parse(b"id \xff"), Err(ControlError::NotUtf8(3)));
-        assert_eq!(Statement::parse(&vec![b'x'; MAX_BYTES + 1]), Err(ControlError::TooLong));
+        assert_eq!(
+            Statement::parse(&vec![b'x'; MAX_BYTES + 1]),
+            Err(ControlError::TooLong)
+        );
     }
 
     #[test]

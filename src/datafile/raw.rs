@@ -41,7 +41,10 @@ pub fn raw_view(
         match fields.iter().find(|f| *f.name() == column.name) {
             None if void => {}
             None => {
-                return Ok(RawView::Differs(format!("it has no column `{}`", column.name)));
+                return Ok(RawView::Differs(format!(
+                    "it has no column `{}`",
+                    column.name
+                )));
             }
             Some(found) => {
                 let same = match from_arrow_type(found.data_type()) {
@@ -58,9 +61,13 @@ pub fn raw_view(
             }
         }
     }
-    let extra = fields.iter().find(|f| schema.fields.iter().all(|c| c.name != *f.name()));
+    let extra = fields
+        .iter()
+        .find(|f| schema.fields.iter().all(|c| c.name != *f.name()));
     Ok(match extra {
-        Some(field) => RawView::Differs(format!("its column `{}` is not the table's", field.name())),
+        Some(field) => {
+            RawView::Differs(format!("its column `{}` is not the table's", field.name()))
+        }
         None => RawView::Same,
     })
 }
@@ -115,7 +122,9 @@ fn same_type(found: &DataType, wanted: &DataType, int96: bool) -> bool {
         }
         (DataType::Struct(f), DataType::Struct(w)) => {
             let stored = |name: &str| f.fields.iter().find(|c| c.name == name);
-            f.fields.iter().all(|c| w.fields.iter().any(|x| x.name == c.name))
+            f.fields
+                .iter()
+                .all(|c| w.fields.iter().any(|x| x.name == c.name))
                 && w.fields.iter().all(|c| match stored(&c.name) {
                     Some(field) => same_type(&field.data_type, &c.data_type, int96),
                     None => c.data_type == DataType::Primitive(Primitive::Void),

@@ -60,12 +60,17 @@ impl Core {
                 }
                 self.dir_attr(node, table, Some(snapshot.timestamp()))
             }
-            Node::Data { table, handle, file } => {
+            Node::Data {
+                table,
+                handle,
+                file,
+            } => {
                 let DataPath::Inside(path) = &file.path else {
                     // Never opened; what the log says is all there is.
                     let size = u64::try_from(file.add.size).unwrap_or(0);
                     let mut attr = self.dir_attr(node, table, Some(file.add.modification_time))?;
-                    (attr.kind, attr.size, attr.mode, attr.nlink) = (FileKind::File, size, 0o444, 1);
+                    (attr.kind, attr.size, attr.mode, attr.nlink) =
+                        (FileKind::File, size, 0o444, 1);
                     return Ok(attr);
                 };
                 let found = handle.dir().metadata(Path::new(path));
@@ -91,8 +96,13 @@ impl Core {
                     Phase::Committed(file) => file.add.modification_time,
                     Phase::Open | Phase::Scattered(_) | Phase::Gone => modified,
                 };
-                let backing =
-                    Backing { size, mode: 0o644, uid: stage.uid, gid: stage.gid, mtime_ms };
+                let backing = Backing {
+                    size,
+                    mode: 0o644,
+                    uid: stage.uid,
+                    gid: stage.gid,
+                    mtime_ms,
+                };
                 Ok(self.file_attr(node, &backing, Duration::ZERO))
             }
             Node::Foreign(path) => {
@@ -123,7 +133,9 @@ impl Core {
         let mut backing = Backing::of(&meta);
         if let Control::RejectedFile(name) = entry {
             let file = self.rejected_file(owner, name)?;
-            let meta = file.metadata().map_err(|e| super::stage::io_error("stat", &e))?;
+            let meta = file
+                .metadata()
+                .map_err(|e| super::stage::io_error("stat", &e))?;
             let rejected = Backing::of(&meta);
             (backing.size, backing.mtime_ms) = (rejected.size, rejected.mtime_ms);
             backing.mode &= 0o666;
@@ -141,13 +153,21 @@ impl Core {
         backing.size = content.text.len() as u64;
         backing.mtime_ms = content.mtime_ms;
         // Whoever may write the table's directory may write its verbs.
-        backing.mode &= if matches!(entry, Control::Verb(_)) { 0o666 } else { 0o444 };
+        backing.mode &= if matches!(entry, Control::Verb(_)) {
+            0o666
+        } else {
+            0o444
+        };
         Ok(self.file_attr(node, &backing, Duration::ZERO))
     }
 
     fn stat(&self, path: &Path) -> FsResult<std::fs::Metadata> {
         self.catalog.root().metadata(path).map_err(|e| {
-            if e.is_absent() { super::FsError::NotFound } else { super::domain(&e) }
+            if e.is_absent() {
+                super::FsError::NotFound
+            } else {
+                super::domain(&e)
+            }
         })
     }
 
@@ -181,7 +201,11 @@ impl Core {
     }
 
     fn mode(&self, backing: u16, is_dir: bool) -> u16 {
-        let chosen = if is_dir { self.settings.dir_mode } else { self.settings.file_mode };
+        let chosen = if is_dir {
+            self.settings.dir_mode
+        } else {
+            self.settings.file_mode
+        };
         chosen.unwrap_or(backing) & 0o7777 & !self.settings.umask.unwrap_or(0)
     }
 
@@ -203,7 +227,13 @@ impl Core {
                     stage.truncate(size, self.env.now(), &self.fresh)?;
                 }
                 // Shells truncate before they write; an empty body never runs anything.
-                (None, Node::Control { entry: Control::Verb(_), .. }) => {}
+                (
+                    None,
+                    Node::Control {
+                        entry: Control::Verb(_),
+                        ..
+                    },
+                ) => {}
                 (None, _) if self.attr(&node)?.size == size => {}
                 (None, Node::Data { .. }) => {
                     return Err(not_permitted(
@@ -220,7 +250,11 @@ impl Core {
     }
 
     pub(super) fn statfs(&self) -> FsResult<StatFs> {
-        let s = self.catalog.root().statvfs().map_err(|e| super::domain(&e))?;
+        let s = self
+            .catalog
+            .root()
+            .statvfs()
+            .map_err(|e| super::domain(&e))?;
         Ok(StatFs {
             block_size: u32::try_from(s.f_frsize).unwrap_or(4096),
             blocks: s.f_blocks,

@@ -21,7 +21,12 @@ struct Listing {
 impl Listing {
     fn push(&mut self, name: impl Into<OsString>, ino: Ino, kind: FileKind) {
         let cookie = self.items.len() as u64 + 1;
-        self.items.push(DirItem { ino, name: name.into(), kind, cookie });
+        self.items.push(DirItem {
+            ino,
+            name: name.into(),
+            kind,
+            cookie,
+        });
     }
 }
 
@@ -44,8 +49,12 @@ impl Core {
     }
 
     pub(super) fn readdir(&self, fh: Fh, offset: u64, max: usize) -> FsResult<Vec<DirItem>> {
-        let Handle::Dir(items) = self.handles().get(fh)? else { return Err(FsError::BadHandle) };
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(items.len());
+        let Handle::Dir(items) = self.handles().get(fh)? else {
+            return Err(FsError::BadHandle);
+        };
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(items.len());
         Ok(items[from..].iter().take(max).cloned().collect())
     }
 
@@ -54,7 +63,10 @@ impl Core {
         let kind = self.dir_kind(path)?;
         let has_control = is_root || matches!(kind, DirKind::Table(..));
         if has_control && self.settings.list_control {
-            let control = Node::Control { owner: path.to_owned(), entry: Control::Dir };
+            let control = Node::Control {
+                owner: path.to_owned(),
+                entry: Control::Dir,
+            };
             listing.push(CONTROL_DIR, control.number(), FileKind::Dir);
         }
         match kind {
@@ -91,8 +103,11 @@ impl Core {
             }
             match file {
                 Some(file) => {
-                    let node =
-                        Node::Data { table: table.to_owned(), handle: Arc::clone(handle), file };
+                    let node = Node::Data {
+                        table: table.to_owned(),
+                        handle: Arc::clone(handle),
+                        file,
+                    };
                     listing.push(name, node.number(), FileKind::File);
                 }
                 None => dirs.push(name),
@@ -122,7 +137,11 @@ impl Core {
         taken: &dyn Fn(&str) -> bool,
         listing: &mut Listing,
     ) {
-        let place = Place { table: table.to_owned(), dir: dir.to_owned(), append_only: false };
+        let place = Place {
+            table: table.to_owned(),
+            dir: dir.to_owned(),
+            append_only: false,
+        };
         let is_data = |name: &OsStr| classify(name, taken) == Dropped::Data;
         let staged = self.overlay().listed(&place, is_data);
         for stage in staged {
@@ -132,7 +151,13 @@ impl Core {
     }
 
     fn list_control(&self, owner: &Path, entry: &Control, listing: &mut Listing) -> FsResult<()> {
-        let number = |entry: Control| Node::Control { owner: owner.to_owned(), entry }.number();
+        let number = |entry: Control| {
+            Node::Control {
+                owner: owner.to_owned(),
+                entry,
+            }
+            .number()
+        };
         match entry {
             Control::Rejected => {
                 for name in self.rejected_names(owner)? {
@@ -161,9 +186,14 @@ impl Core {
                 }
             }
             Control::Mode(_) => {
-                let place =
-                    Place { table: owner.to_owned(), dir: String::new(), append_only: true };
-                let staged = self.overlay().listed(&place, |n| classify(n, |_| false) == Dropped::Data);
+                let place = Place {
+                    table: owner.to_owned(),
+                    dir: String::new(),
+                    append_only: true,
+                };
+                let staged = self
+                    .overlay()
+                    .listed(&place, |n| classify(n, |_| false) == Dropped::Data);
                 for stage in staged {
                     listing.push(stage.name(), Node::Staged(stage).number(), FileKind::File);
                 }

@@ -21,7 +21,14 @@ pub(super) struct Inodes {
 impl Inodes {
     pub(super) fn new(root: Node) -> Self {
         let mut known = HashMap::new();
-        known.insert(Ino::ROOT, Known { key: root.key(), node: root, lookups: 1 });
+        known.insert(
+            Ino::ROOT,
+            Known {
+                key: root.key(),
+                node: root,
+                lookups: 1,
+            },
+        );
         Inodes { known }
     }
 
@@ -43,7 +50,14 @@ impl Inodes {
                 // Two keys with one hash: the later one takes the next number.
                 Some(_) => ino = Ino(ino.0.wrapping_add(1).max(2)),
                 None => {
-                    self.known.insert(ino, Known { key, node, lookups: 1 });
+                    self.known.insert(
+                        ino,
+                        Known {
+                            key,
+                            node,
+                            lookups: 1,
+                        },
+                    );
                     return ino;
                 }
             }

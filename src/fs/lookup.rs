@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::node::Node;
-use super::stage::{Phase, Place, Stage};
+use super::stage::{Phase, Place};
 use super::{Core, Entry, FsError, FsResult, Ino, domain};
 use crate::namespace::{CONTROL_DIR, Control, PRIVATE_DIR, is_reserved};
 use crate::schema::partition;
@@ -72,9 +72,10 @@ impl Core {
             let is_root = path.as_os_str().is_empty();
             return match kind {
                 DirKind::Plain if !is_root => Err(FsError::NotFound),
-                DirKind::Plain | DirKind::Table(..) => {
-                    Ok(Node::Control { owner: path.to_owned(), entry: Control::Dir })
-                }
+                DirKind::Plain | DirKind::Table(..) => Ok(Node::Control {
+                    owner: path.to_owned(),
+                    entry: Control::Dir,
+                }),
             };
         }
         if is_reserved(name) {
@@ -85,7 +86,11 @@ impl Core {
                 self.child_of_table(path, &handle, &snapshot, "", name)
             }
             DirKind::Plain => {
-                let place = Place { table: path.to_owned(), dir: String::new(), append_only: false };
+                let place = Place {
+                    table: path.to_owned(),
+                    dir: String::new(),
+                    append_only: false,
+                };
                 if let Some(stage) = self.staged(&place, name) {
                     return Ok(stage);
                 }
@@ -131,7 +136,11 @@ impl Core {
         dir: &str,
         name: &OsStr,
     ) -> FsResult<Node> {
-        let place = Place { table: table.to_owned(), dir: dir.to_owned(), append_only: false };
+        let place = Place {
+            table: table.to_owned(),
+            dir: dir.to_owned(),
+            append_only: false,
+        };
         if let Some(stage) = self.staged(&place, name) {
             return Ok(stage);
         }
@@ -146,13 +155,21 @@ impl Core {
         }
         let below = format!("{visible}/");
         if snapshot.has_dir(&below) || self.overlay().has_dir(table, &below) {
-            return Ok(Node::Partition { table: table.to_owned(), dir: below });
+            return Ok(Node::Partition {
+                table: table.to_owned(),
+                dir: below,
+            });
         }
         Err(FsError::NotFound)
     }
 
     fn child_of_control(&self, owner: &Path, entry: &Control, name: &OsStr) -> FsResult<Node> {
-        let node = |entry| Ok(Node::Control { owner: owner.to_owned(), entry });
+        let node = |entry| {
+            Ok(Node::Control {
+                owner: owner.to_owned(),
+                entry,
+            })
+        };
         match entry {
             Control::Rejected => {
                 let name = name.to_str().ok_or(FsError::NotFound)?;
@@ -173,8 +190,11 @@ impl Core {
                 }
             }
             Control::Mode(_) => {
-                let place =
-                    Place { table: owner.to_owned(), dir: String::new(), append_only: true };
+                let place = Place {
+                    table: owner.to_owned(),
+                    dir: String::new(),
+                    append_only: true,
+                };
                 self.staged(&place, name).ok_or(FsError::NotFound)
             }
             _ => {
@@ -192,15 +212,24 @@ impl Core {
     /// Where a file that is created in `parent` goes; an error where nothing can be dropped.
     pub(super) fn place_of(&self, parent: &Node) -> FsResult<Place> {
         match parent {
-            Node::Dir(path) => {
-                Ok(Place { table: path.clone(), dir: String::new(), append_only: false })
-            }
-            Node::Partition { table, dir } => {
-                Ok(Place { table: table.clone(), dir: dir.clone(), append_only: false })
-            }
-            Node::Control { owner, entry: Control::Mode(_) } => {
-                Ok(Place { table: owner.clone(), dir: String::new(), append_only: true })
-            }
+            Node::Dir(path) => Ok(Place {
+                table: path.clone(),
+                dir: String::new(),
+                append_only: false,
+            }),
+            Node::Partition { table, dir } => Ok(Place {
+                table: table.clone(),
+                dir: dir.clone(),
+                append_only: false,
+            }),
+            Node::Control {
+                owner,
+                entry: Control::Mode(_),
+            } => Ok(Place {
+                table: owner.clone(),
+                dir: String::new(),
+                append_only: true,
+            }),
             Node::Control { .. } => Err(super::not_permitted(
                 "no file can be created in this control directory",
                 "data files go into the table's directory or into .delta/in/append",
@@ -239,7 +268,10 @@ impl Core {
         if dir.is_empty() {
             Node::Dir(table.to_owned())
         } else {
-            Node::Partition { table: table.to_owned(), dir: dir.to_owned() }
+            Node::Partition {
+                table: table.to_owned(),
+                dir: dir.to_owned(),
+            }
         }
     }
 
@@ -257,20 +289,16 @@ impl Core {
     }
 
     /// The partition values that the visible directory `dir` stands for, by logical column.
-    pub(super) fn fixed_values(
-        dir: &str,
-    ) -> std::collections::BTreeMap<String, Option<String>> {
+    pub(super) fn fixed_values(dir: &str) -> std::collections::BTreeMap<String, Option<String>> {
         dir.split('/').filter_map(partition::parse_dir).collect()
-    }
-
-    /// The path of the table of a node, where it has one.
-    pub(super) fn stage_at(&self, place: &Place, name: &OsStr) -> Option<Arc<Stage>> {
-        let now = self.env.now();
-        self.overlay().get(place, name, now)
     }
 }
 
 /// The path of a node's directory for messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
-    if path.as_os_str().is_empty() { PathBuf::from("/") } else { path.to_owned() }
+    if path.as_os_str().is_empty() {
+        PathBuf::from("/")
+    } else {
+        path.to_owned()
+    }
 }

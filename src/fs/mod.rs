@@ -13,8 +13,8 @@ mod outcome;
 mod overlay;
 mod read;
 mod rejected;
-mod render;
 mod rename;
+mod render;
 mod stage;
 mod verb;
 mod watch;
@@ -81,7 +81,10 @@ impl Fs {
     ) -> Result<Self, FsError> {
         let root = Dir::open(&settings.source).map_err(|e| FsError::domain(&e))?;
         let staging = settings.stage_dir.clone().unwrap_or_else(|| {
-            settings.source.join(crate::namespace::PRIVATE_DIR).join("stage")
+            settings
+                .source
+                .join(crate::namespace::PRIVATE_DIR)
+                .join("stage")
         });
         let (invalidations, receiver) = unbounded_channel();
         let core = Arc::new(Core {
@@ -116,7 +119,9 @@ impl Fs {
             Err(error) => Err(FsError::Domain {
                 kind: crate::error::Kind::Unavailable,
                 message: format!("an internal error: {error}"),
-                hint: Some("nothing was committed by this request; see the log of the daemon".to_owned()),
+                hint: Some(
+                    "nothing was committed by this request; see the log of the daemon".to_owned(),
+                ),
             }),
         }
     }
@@ -213,7 +218,8 @@ impl FileSystem for Fs {
     }
 
     async fn unlink(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
-        self.on(move |core| core.unlink(parent, &name, caller)).await
+        self.on(move |core| core.unlink(parent, &name, caller))
+            .await
     }
 
     async fn rmdir(&self, parent: Ino, name: OsString, _caller: Caller) -> FsResult<()> {
@@ -229,7 +235,8 @@ impl FileSystem for Fs {
         flags: RenameFlags,
         caller: Caller,
     ) -> FsResult<()> {
-        self.on(move |core| core.rename(parent, &name, new_parent, &new_name, flags, caller)).await
+        self.on(move |core| core.rename(parent, &name, new_parent, &new_name, flags, caller))
+            .await
     }
 
     async fn open(&self, ino: Ino, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
@@ -243,7 +250,8 @@ impl FileSystem for Fs {
         flags: OpenFlags,
         caller: Caller,
     ) -> FsResult<(Entry, Opened)> {
-        self.on(move |core| core.create(parent, &name, flags, caller)).await
+        self.on(move |core| core.create(parent, &name, flags, caller))
+            .await
     }
 
     async fn read(&self, _ino: Ino, fh: Fh, offset: u64, size: u32) -> FsResult<Bytes> {
@@ -258,7 +266,8 @@ impl FileSystem for Fs {
         data: Bytes,
         caller: Caller,
     ) -> FsResult<u32> {
-        self.on(move |core| core.write(fh, offset, &data, caller)).await
+        self.on(move |core| core.write(fh, offset, &data, caller))
+            .await
     }
 
     async fn flush(&self, _ino: Ino, fh: Fh, caller: Caller) -> FsResult<()> {
@@ -313,19 +322,28 @@ impl FileSystem for Fs {
         mode: i32,
         _caller: Caller,
     ) -> FsResult<()> {
-        self.on(move |core| core.fallocate(fh, offset, length, mode)).await
+        self.on(move |core| core.fallocate(fh, offset, length, mode))
+            .await
     }
 
     async fn copy_file_range(&self, range: CopyRange, caller: Caller) -> FsResult<u32> {
-        self.on(move |core| core.copy_file_range(range, caller)).await
+        self.on(move |core| core.copy_file_range(range, caller))
+            .await
     }
 
     fn take_invalidations(&self) -> Option<UnboundedReceiver<Invalidate>> {
-        self.core.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.core
+            .receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn set_passthrough(&self, available: bool) {
-        self.core.passthrough.store(available && self.core.settings.passthrough, Ordering::Relaxed);
+        self.core.passthrough.store(
+            available && self.core.settings.passthrough,
+            Ordering::Relaxed,
+        );
     }
 
     async fn shutdown(&self) {

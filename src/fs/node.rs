@@ -17,7 +17,11 @@ pub(super) enum Node {
     /// A directory of partition values inside a table: `a=1/b=2/`.
     Partition { table: PathBuf, dir: String },
     /// A data file at one version of itself; it never changes.
-    Data { table: PathBuf, handle: Arc<Table>, file: Arc<LiveFile> },
+    Data {
+        table: PathBuf,
+        handle: Arc<Table>,
+        file: Arc<LiveFile>,
+    },
     /// A file that was created or is being written here.
     Staged(Arc<Stage>),
     /// A file beside tables.

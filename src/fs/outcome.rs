@@ -21,8 +21,11 @@ pub(super) struct Outcome {
 impl Outcome {
     /// An operation that is done; `what` names a file or gives the statement.
     pub(super) fn done(report: &Report, what: &str, at: Millis) -> Self {
-        let metrics: Map<String, Value> =
-            report.metrics.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+        let metrics: Map<String, Value> = report
+            .metrics
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), json!(v)))
+            .collect();
         let mut object = json!({
             "outcome": if report.version.is_some() { "committed" } else { "nothing to do" },
             "operation": report.operation,
@@ -35,7 +38,10 @@ impl Outcome {
         {
             object.insert("note".to_owned(), json!(note));
         }
-        Outcome { text: line(&object), at }
+        Outcome {
+            text: line(&object),
+            at,
+        }
     }
 
     /// An operation that failed: nothing was committed, unless the error itself says that it can't tell.
@@ -48,7 +54,10 @@ impl Outcome {
             "message": error.to_string(),
             "hint": error.hint(),
         });
-        Outcome { text: line(&object), at }
+        Outcome {
+            text: line(&object),
+            at,
+        }
     }
 }
 

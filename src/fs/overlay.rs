@@ -40,7 +40,10 @@ impl Overlay {
 
     pub(super) fn insert(&mut self, stage: &Arc<Stage>) -> Option<Arc<Stage>> {
         let name = stage.name();
-        self.staged.entry(stage.place.clone()).or_default().insert(name, Arc::clone(stage))
+        self.staged
+            .entry(stage.place.clone())
+            .or_default()
+            .insert(name, Arc::clone(stage))
     }
 
     /// Takes a staged file out if it is still the one under its name.
@@ -57,8 +60,14 @@ impl Overlay {
 
     /// What a listing of `place` shows: scratch files, and data names that wait for their first byte. A data file
     /// in the middle of being written would only make readers of the directory fail.
-    pub(super) fn listed(&self, place: &Place, is_data: impl Fn(&OsStr) -> bool) -> Vec<Arc<Stage>> {
-        let Some(names) = self.staged.get(place) else { return Vec::new() };
+    pub(super) fn listed(
+        &self,
+        place: &Place,
+        is_data: impl Fn(&OsStr) -> bool,
+    ) -> Vec<Arc<Stage>> {
+        let Some(names) = self.staged.get(place) else {
+            return Vec::new();
+        };
         names
             .iter()
             .filter(|(name, stage)| {
@@ -76,12 +85,17 @@ impl Overlay {
         self.staged.iter().any(|(place, names)| {
             place.table == table
                 && place.dir.starts_with(dir)
-                && names.values().any(|s| matches!(s.state().phase, Phase::Open))
+                && names
+                    .values()
+                    .any(|s| matches!(s.state().phase, Phase::Open))
         })
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Stage>> {
-        self.staged.values().flat_map(|names| names.values().cloned()).collect()
+        self.staged
+            .values()
+            .flat_map(|names| names.values().cloned())
+            .collect()
     }
 
     pub(super) fn add_dir(&mut self, table: &Path, dir: &str) {

@@ -14,7 +14,9 @@ use super::lookup::DirKind;
 use super::node::Node;
 use super::stage::{Phase, Place, Stage, data_name, io_error, process_of};
 use super::verb::VerbHandle;
-use super::{Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, not_permitted};
+use super::{
+    Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, not_permitted,
+};
 use crate::datafile::{RawView, raw_view};
 use crate::error::Kind;
 use crate::namespace::{Control, Dropped, classify, is_reserved};
@@ -28,7 +30,11 @@ impl Core {
         }
         match node {
             Node::Dir(_) | Node::Partition { .. } => Err(FsError::IsDir),
-            Node::Data { table, handle, file } => {
+            Node::Data {
+                table,
+                handle,
+                file,
+            } => {
                 let (_, snapshot) = self.table(&table)?;
                 let live = snapshot.live_file(&file.path);
                 if live.is_none_or(|l| l.add.dv_id() != file.add.dv_id()) {
@@ -44,7 +50,11 @@ impl Core {
                 if flags.write {
                     return Err(foreign(&path));
                 }
-                let file = self.catalog.root().open_file(&path).map_err(|e| domain(&e))?;
+                let file = self
+                    .catalog
+                    .root()
+                    .open_file(&path)
+                    .map_err(|e| domain(&e))?;
                 self.open_file(file, false)
             }
             Node::Control { owner, entry } => self.open_control(&owner, &entry, flags, caller),
@@ -58,7 +68,10 @@ impl Core {
         if let Some(vector) = &live.add.deletion_vector {
             return Err(needs_logical_view(
                 &live.visible,
-                &format!("{} of its rows are deleted by a deletion vector", vector.cardinality),
+                &format!(
+                    "{} of its rows are deleted by a deletion vector",
+                    vector.cardinality
+                ),
             ));
         }
         match raw_view(&file, snapshot.schema(), snapshot.partition_columns()) {
@@ -71,7 +84,10 @@ impl Core {
     fn open_file(&self, file: File, immutable: bool) -> FsResult<Opened> {
         let meta = file.metadata().map_err(|e| io_error("open", &e))?;
         if !meta.is_file() {
-            return Err(not_permitted("this is not a regular file", "only regular files can be read"));
+            return Err(not_permitted(
+                "this is not a regular file",
+                "only regular files can be read",
+            ));
         }
         let file = Arc::new(file);
         let io = if self.passthrough.load(Ordering::Relaxed) {
@@ -96,7 +112,10 @@ impl Core {
                 snapshot.check_write().map_err(|e| domain(&e))?;
                 let state = VerbHandle::new(*verb, owner.to_owned(), table, caller.uid);
                 let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
-                return Ok(Opened { fh: self.handles().open(state), io: Io::Direct });
+                return Ok(Opened {
+                    fh: self.handles().open(state),
+                    io: Io::Direct,
+                });
             }
             let content = self.content(owner, entry)?;
             let fh = self.handles().open(Handle::Text(content.text));
@@ -120,7 +139,10 @@ impl Core {
             }
             Control::Last => {
                 let text = self.last(owner, Some(caller.uid));
-                Ok(Opened { fh: self.handles().open(Handle::Text(text.text)), io: Io::Direct })
+                Ok(Opened {
+                    fh: self.handles().open(Handle::Text(text.text)),
+                    io: Io::Direct,
+                })
             }
             _ if entry.is_dir() != Some(false) => Err(FsError::IsDir),
             _ => {
@@ -131,15 +153,14 @@ impl Core {
         }
     }
 
-    fn open_stage(
-        &self,
-        stage: &Arc<Stage>,
-        flags: OpenFlags,
-        caller: Caller,
-    ) -> FsResult<Opened> {
+    fn open_stage(&self, stage: &Arc<Stage>, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
         let (phase, file, replaces) = {
             let state = stage.state();
-            (state.phase.clone(), Arc::clone(&state.file), state.replaces.clone())
+            (
+                state.phase.clone(),
+                Arc::clone(&state.file),
+                state.replaces.clone(),
+            )
         };
         match phase {
             Phase::Gone => return Err(FsError::Stale),
@@ -148,7 +169,12 @@ impl Core {
                 let (table, snapshot) = self.table(&stage.place.table)?;
                 if flags.write {
                     return self.begin_overwrite(
-                        &stage.place.table, &table, &snapshot, &live, flags, caller,
+                        &stage.place.table,
+                        &table,
+                        &snapshot,
+                        &live,
+                        flags,
+                        caller,
                     );
                 }
                 return self.open_data(&snapshot, &table, &live);
@@ -187,8 +213,14 @@ impl Core {
             state.writers += 1;
             state.opener = opener;
         }
-        let handle = Handle::Stage { stage: Arc::clone(stage), write: true };
-        Ok(Opened { fh: self.handles().open(handle), io: Io::Direct })
+        let handle = Handle::Stage {
+            stage: Arc::clone(stage),
+            write: true,
+        };
+        Ok(Opened {
+            fh: self.handles().open(handle),
+            io: Io::Direct,
+        })
     }
 
     /// Opening a live file for writing: the name gets a private file, and the kernel is told to look again.
@@ -217,9 +249,20 @@ impl Core {
         caller: Caller,
     ) -> FsResult<Arc<Stage>> {
         snapshot.check_write().map_err(|e| domain(&e))?;
-        let (dir, name) = live.visible.rsplit_once('/').map_or(("", &*live.visible), |(d, n)| (d, n));
-        let dir = if dir.is_empty() { String::new() } else { format!("{dir}/") };
-        let place = Place { table: table.to_owned(), dir, append_only: false };
+        let (dir, name) = live
+            .visible
+            .rsplit_once('/')
+            .map_or(("", &*live.visible), |(d, n)| (d, n));
+        let dir = if dir.is_empty() {
+            String::new()
+        } else {
+            format!("{dir}/")
+        };
+        let place = Place {
+            table: table.to_owned(),
+            dir,
+            append_only: false,
+        };
         let stage = Arc::new(Stage::new(
             place,
             name.into(),
@@ -282,8 +325,14 @@ impl Core {
             Dropped::Scratch => {}
         }
         let file = self.fresh.owned(caller)?;
-        let stage =
-            Arc::new(Stage::new(place, name.to_owned(), file, None, caller, &self.env));
+        let stage = Arc::new(Stage::new(
+            place,
+            name.to_owned(),
+            file,
+            None,
+            caller,
+            &self.env,
+        ));
         self.overlay().insert(&stage);
         let opened = self.open_for_writing(&stage, flags, caller)?;
         let entry = self.entry(Node::Staged(stage))?;
@@ -298,7 +347,11 @@ impl Core {
         caller: Caller,
     ) -> FsResult<(Entry, Opened)> {
         let stage = match &node {
-            Node::Data { table, handle, file } => {
+            Node::Data {
+                table,
+                handle,
+                file,
+            } => {
                 if flags.append {
                     return Err(append_refused());
                 }
@@ -327,13 +380,22 @@ impl Core {
         }
         if !self.plain_entries(path)?.is_empty() {
             return Err(not_permitted(
-                format!("{} holds other things and can't become a table", path.display()),
+                format!(
+                    "{} holds other things and can't become a table",
+                    path.display()
+                ),
                 "make an empty directory for a new table: mkdir NAME; cp FILE.parquet NAME/",
             ));
         }
-        if path.file_name().is_some_and(|n| n.as_encoded_bytes().contains(&b'=')) {
+        if path
+            .file_name()
+            .is_some_and(|n| n.as_encoded_bytes().contains(&b'='))
+        {
             return Err(not_permitted(
-                format!("{} looks like a partition directory, but is in no table", path.display()),
+                format!(
+                    "{} looks like a partition directory, but is in no table",
+                    path.display()
+                ),
                 "create the table first, in a directory without `=` in its name",
             ));
         }
@@ -375,7 +437,10 @@ pub(super) fn open_live(table: &Table, live: &LiveFile) -> FsResult<File> {
     if u64::try_from(live.add.size) != Ok(size) {
         return Err(FsError::Domain {
             kind: Kind::Corrupt,
-            message: format!("the data file {path} has {size} bytes, but the log says {}", live.add.size),
+            message: format!(
+                "the data file {path} has {size} bytes, but the log says {}",
+                live.add.size
+            ),
             hint: Some("the file was changed behind the table's back; restore it".to_owned()),
         });
     }
@@ -401,7 +466,10 @@ fn append_refused() -> FsError {
 
 fn foreign(path: &Path) -> FsError {
     not_permitted(
-        format!("{} belongs to no table and is read-only here", path.display()),
+        format!(
+            "{} belongs to no table and is read-only here",
+            path.display()
+        ),
         "change it in the source directory",
     )
 }
@@ -422,7 +490,9 @@ fn read_at(file: &File, offset: u64, size: u32) -> FsResult<Bytes> {
 }
 
 fn slice(text: &Bytes, offset: u64, size: u32) -> Bytes {
-    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+    let from = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(text.len());
     let to = from.saturating_add(size as usize).min(text.len());
     text.slice(from..to)
 }

@@ -44,11 +44,16 @@ impl Core {
             kept = format!("{name}.{next}");
             next += 1;
         }
-        root.adopt(file, &folder.join(&kept)).map_err(|e| domain(&e))?;
+        root.adopt(file, &folder.join(&kept))
+            .map_err(|e| domain(&e))?;
         let temporary = format!("{PRIVATE_DIR}-{}.tmp", self.env.uuid());
         let text = format!("{reason}\n");
-        root.put(&folder.join(format!("{kept}{REASON}")), temporary.as_ref(), text.as_bytes())
-            .map_err(|e| domain(&e))?;
+        root.put(
+            &folder.join(format!("{kept}{REASON}")),
+            temporary.as_ref(),
+            text.as_bytes(),
+        )
+        .map_err(|e| domain(&e))?;
         let mut aged: Vec<_> = names
             .into_iter()
             .filter_map(|n| {
@@ -81,14 +86,28 @@ impl Core {
     }
 
     pub(super) fn rejected_file(&self, table: &Path, name: &str) -> FsResult<File> {
-        self.catalog.root().open_file(&folder(table).join(name)).map_err(|e| {
-            if e.is_absent() { FsError::NotFound } else { domain(&e) }
-        })
+        self.catalog
+            .root()
+            .open_file(&folder(table).join(name))
+            .map_err(|e| {
+                if e.is_absent() {
+                    FsError::NotFound
+                } else {
+                    domain(&e)
+                }
+            })
     }
 
     pub(super) fn remove_rejected(&self, table: &Path, name: &str) -> FsResult<()> {
-        self.catalog.root().remove_file(&folder(table).join(name)).map_err(|e| {
-            if e.is_absent() { FsError::NotFound } else { domain(&e) }
-        })
+        self.catalog
+            .root()
+            .remove_file(&folder(table).join(name))
+            .map_err(|e| {
+                if e.is_absent() {
+                    FsError::NotFound
+                } else {
+                    domain(&e)
+                }
+            })
     }
 }

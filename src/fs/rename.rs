@@ -21,16 +21,24 @@ impl Core {
         let parent = self.node(parent)?;
         match self.child(&parent, name)? {
             Node::Staged(stage) => self.unlink_stage(&stage, name, caller),
-            Node::Data { table, handle, file } => self.remove_live(&table, &handle, &file, caller),
-            Node::Control { owner, entry: Control::RejectedFile(name) } => {
-                self.remove_rejected(&owner, &name)
-            }
+            Node::Data {
+                table,
+                handle,
+                file,
+            } => self.remove_live(&table, &handle, &file, caller),
+            Node::Control {
+                owner,
+                entry: Control::RejectedFile(name),
+            } => self.remove_rejected(&owner, &name),
             Node::Control { .. } => Err(not_permitted(
                 "control files can't be removed",
                 "see .delta/README for what can be done here",
             )),
             Node::Foreign(path) => Err(not_permitted(
-                format!("{} belongs to no table and is read-only here", path.display()),
+                format!(
+                    "{} belongs to no table and is read-only here",
+                    path.display()
+                ),
                 "remove it in the source directory",
             )),
             Node::Dir(_) | Node::Partition { .. } => Err(FsError::IsDir),
@@ -40,7 +48,10 @@ impl Core {
     /// Removing the name of a file that is being written: its bytes are dropped, and a live file that it would
     /// have replaced goes, since that is what the name stands for.
     fn unlink_stage(&self, stage: &Arc<Stage>, name: &OsStr, caller: Caller) -> FsResult<()> {
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let replaces = {
             let mut state = stage.state();
             if matches!(state.phase, Phase::Committed(_)) {
@@ -137,7 +148,10 @@ impl Core {
                         ));
                     }
                     let child = path.join(name);
-                    self.catalog.root().create_dir(&child).map_err(|e| domain(&e))?;
+                    self.catalog
+                        .root()
+                        .create_dir(&child)
+                        .map_err(|e| domain(&e))?;
                     return self.entry(Node::Dir(child));
                 }
                 DirKind::Table(..) => (path.clone(), String::new()),
@@ -157,12 +171,20 @@ impl Core {
             let depth = dir.matches('/').count();
             let hint = match snapshot.partition_columns().get(depth) {
                 Some(column) => {
-                    format!("here a directory is named {}=VALUE", crate::schema::partition::escape_dir(column))
+                    format!(
+                        "here a directory is named {}=VALUE",
+                        crate::schema::partition::escape_dir(column)
+                    )
                 }
-                None => "the table has no partition column for a directory at this depth".to_owned(),
+                None => {
+                    "the table has no partition column for a directory at this depth".to_owned()
+                }
             };
             return Err(not_permitted(
-                format!("{} is not a partition directory of this table", name.display()),
+                format!(
+                    "{} is not a partition directory of this table",
+                    name.display()
+                ),
                 &hint,
             ));
         }
@@ -194,7 +216,10 @@ impl Core {
             }
             Node::Dir(path) => match self.dir_kind(&path)? {
                 DirKind::Table(..) => Err(not_permitted(
-                    format!("{} is a table, and its history is in the directory", path.display()),
+                    format!(
+                        "{} is a table, and its history is in the directory",
+                        path.display()
+                    ),
                     "remove its rows with rm, or the table itself in the source directory",
                 )),
                 DirKind::Plain => {
@@ -246,7 +271,10 @@ impl Core {
             Err(e) => return Err(e),
         };
         if flags.exchange {
-            return Err(not_permitted("names can't be exchanged", "rename one after the other"));
+            return Err(not_permitted(
+                "names can't be exchanged",
+                "rename one after the other",
+            ));
         }
         if flags.noreplace && target.is_some() {
             return Err(FsError::Exists);
@@ -259,24 +287,41 @@ impl Core {
         }
         match source {
             Node::Staged(stage) => self.rename_stage(&stage, name, &to, new_name, target, caller),
-            Node::Data { table, handle, file } => {
-                self.rename_live(&table, &handle, &file, &to, new_name, target.is_some(), caller)
-            }
+            Node::Data {
+                table,
+                handle,
+                file,
+            } => self.rename_live(
+                &table,
+                &handle,
+                &file,
+                &to,
+                new_name,
+                target.is_some(),
+                caller,
+            ),
             Node::Dir(path) => Err(not_permitted(
                 format!("{} can't be renamed through the mount", path.display()),
                 "rename the directory in the source, where no mount uses it",
             )),
             Node::Partition { dir, .. } => Err(not_permitted(
-                format!("the partition {} can't be renamed", dir.trim_end_matches('/')),
+                format!(
+                    "the partition {} can't be renamed",
+                    dir.trim_end_matches('/')
+                ),
                 "the name is the value of a column: change it with an UPDATE",
             )),
             Node::Foreign(path) => Err(not_permitted(
-                format!("{} belongs to no table and is read-only here", path.display()),
+                format!(
+                    "{} belongs to no table and is read-only here",
+                    path.display()
+                ),
                 "copy it instead",
             )),
-            Node::Control { .. } => {
-                Err(not_permitted("control files can't be renamed", "see .delta/README"))
-            }
+            Node::Control { .. } => Err(not_permitted(
+                "control files can't be renamed",
+                "see .delta/README",
+            )),
         }
     }
 
@@ -290,7 +335,10 @@ impl Core {
         target: Option<Node>,
         caller: Caller,
     ) -> FsResult<()> {
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let place = self.place_of(to)?;
         if place != stage.place {
             // mv copies, which commits in the other place.
@@ -304,9 +352,9 @@ impl Core {
             Some(_) => return Err(FsError::IsDir),
         };
         let kind = match self.dir_kind(&place.table)? {
-            DirKind::Table(_, snapshot) => {
-                classify(new_name, |n| snapshot.named(&format!("{}{n}", place.dir)).is_some())
-            }
+            DirKind::Table(_, snapshot) => classify(new_name, |n| {
+                snapshot.named(&format!("{}{n}", place.dir)).is_some()
+            }),
             DirKind::Plain => classify(new_name, |_| false),
         };
         let (file, open) = {
@@ -321,7 +369,10 @@ impl Core {
             Dropped::Text => {
                 return Err(FsError::Domain {
                     kind: Kind::Unsupported,
-                    message: format!("{} can't be appended: only Parquet files are taken", new_name.display()),
+                    message: format!(
+                        "{} can't be appended: only Parquet files are taken",
+                        new_name.display()
+                    ),
                     hint: Some("convert it to Parquet first".to_owned()),
                 });
             }
@@ -330,7 +381,10 @@ impl Core {
                 if !is_parquet_complete(&file).map_err(|e| io_error("reading", &e))? {
                     return Err(FsError::Domain {
                         kind: Kind::Invalid,
-                        message: format!("{}: not a complete Parquet file ({length} bytes)", name.display()),
+                        message: format!(
+                            "{}: not a complete Parquet file ({length} bytes)",
+                            name.display()
+                        ),
                         hint: Some("nothing was committed, and the name is as it was".to_owned()),
                     });
                 }
@@ -353,7 +407,10 @@ impl Core {
     }
 
     /// A live file gets another name in its directory: a change of its tag, not of its rows.
-    #[allow(clippy::too_many_arguments, reason = "the two names and their places, as in rename(2)")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the two names and their places, as in rename(2)"
+    )]
     fn rename_live(
         &self,
         path: &Path,
@@ -364,7 +421,11 @@ impl Core {
         taken: bool,
         caller: Caller,
     ) -> FsResult<()> {
-        let dir = live.visible.rsplit_once('/').map(|(d, _)| format!("{d}/")).unwrap_or_default();
+        let dir = live
+            .visible
+            .rsplit_once('/')
+            .map(|(d, _)| format!("{d}/"))
+            .unwrap_or_default();
         let place = self.place_of(to)?;
         if taken || place.table != path || place.dir != dir || place.append_only {
             // mv copies and removes, each a transaction of its own.
@@ -385,7 +446,11 @@ impl Core {
             e => domain(&e),
         })?;
         // The inode stays: it is the same file.
-        if let Some(file) = report.snapshot.as_ref().and_then(|s| s.live_file(&live.path)) {
+        if let Some(file) = report
+            .snapshot
+            .as_ref()
+            .and_then(|s| s.live_file(&live.path))
+        {
             let node = Node::Data {
                 table: path.to_owned(),
                 handle: Arc::clone(table),

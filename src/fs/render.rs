@@ -41,18 +41,30 @@ impl Core {
             DirKind::Table(table, snapshot) => (table, snapshot),
             DirKind::Plain => {
                 return match entry {
-                    Control::Readme => Ok(Content { text: readme(false).into(), mtime_ms: 0 }),
+                    Control::Readme => Ok(Content {
+                        text: readme(false).into(),
+                        mtime_ms: 0,
+                    }),
                     _ => Err(FsError::NotFound),
                 };
             }
         };
-        let fresh = Content { text: Bytes::new(), mtime_ms: snapshot.timestamp() };
+        let fresh = Content {
+            text: Bytes::new(),
+            mtime_ms: snapshot.timestamp(),
+        };
         match entry {
             Control::Last => return Ok(self.last(owner, None)),
             Control::Verb(verb) => {
                 return Ok(match self.outcomes().verb(owner, *verb) {
-                    Some(outcome) => Content { text: outcome.text.clone(), mtime_ms: outcome.at },
-                    None => Content { text: usage(*verb).into(), ..fresh },
+                    Some(outcome) => Content {
+                        text: outcome.text.clone(),
+                        mtime_ms: outcome.at,
+                    },
+                    None => Content {
+                        text: usage(*verb).into(),
+                        ..fresh
+                    },
                 });
             }
             _ => {}
@@ -66,8 +78,8 @@ impl Core {
             Control::Version => format!("{}\n", snapshot.version()),
             Control::Info => info(owner, &snapshot),
             Control::SchemaJson => schema_json(&snapshot),
-            Control::History => history(&*self.history(owner, &table, &snapshot)?),
-            Control::HistoryJsonl => history_jsonl(&*self.history(owner, &table, &snapshot)?),
+            Control::History => history(&self.history(owner, &table, &snapshot)?),
+            Control::HistoryJsonl => history_jsonl(&self.history(owner, &table, &snapshot)?),
             _ => return Err(FsError::IsDir),
         };
         let text = Bytes::from(text);
@@ -78,9 +90,18 @@ impl Core {
     /// The outcome of the last operation of a user, or of anybody.
     pub(super) fn last(&self, owner: &Path, uid: Option<u32>) -> Content {
         let outcomes = self.outcomes();
-        match outcomes.last(owner, uid).or_else(|| outcomes.last(owner, None)) {
-            Some(Outcome { text, at }) => Content { text: text.clone(), mtime_ms: *at },
-            None => Content { text: Bytes::from_static(b"{\"outcome\":\"none yet\"}\n"), mtime_ms: 0 },
+        match outcomes
+            .last(owner, uid)
+            .or_else(|| outcomes.last(owner, None))
+        {
+            Some(Outcome { text, at }) => Content {
+                text: text.clone(),
+                mtime_ms: *at,
+            },
+            None => Content {
+                text: Bytes::from_static(b"{\"outcome\":\"none yet\"}\n"),
+                mtime_ms: 0,
+            },
         }
     }
 
@@ -92,7 +113,9 @@ impl Core {
     ) -> FsResult<Arc<Vec<HistoryEntry>>> {
         let known = self.rendered.history(owner, snapshot);
         let after = known.last().map(|e| e.version);
-        let new = table.history(after, snapshot.version()).map_err(|e| domain(&e))?;
+        let new = table
+            .history(after, snapshot.version())
+            .map_err(|e| domain(&e))?;
         if new.is_empty() {
             return Ok(known);
         }
@@ -105,11 +128,19 @@ impl Core {
 }
 
 impl Cache {
-    fn with<T>(&self, owner: &Path, snapshot: &Snapshot, work: impl FnOnce(&mut Rendered) -> T) -> T {
+    fn with<T>(
+        &self,
+        owner: &Path,
+        snapshot: &Snapshot,
+        work: impl FnOnce(&mut Rendered) -> T,
+    ) -> T {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rendered = cache.entry(owner.to_owned()).or_default();
         if rendered.table != snapshot.metadata().id {
-            *rendered = Rendered { table: snapshot.metadata().id.clone(), ..Rendered::default() };
+            *rendered = Rendered {
+                table: snapshot.metadata().id.clone(),
+                ..Rendered::default()
+            };
         }
         if rendered.version != snapshot.version() {
             rendered.texts.clear();
@@ -129,7 +160,10 @@ impl Cache {
     fn history(&self, owner: &Path, snapshot: &Snapshot) -> Arc<Vec<HistoryEntry>> {
         self.with(owner, snapshot, |r| {
             // A table that was restored from a backup may be shorter than it was.
-            if r.history.last().is_some_and(|e| e.version > snapshot.version()) {
+            if r.history
+                .last()
+                .is_some_and(|e| e.version > snapshot.version())
+            {
                 r.history = Arc::default();
             }
             Arc::clone(&r.history)
@@ -191,8 +225,10 @@ fn schema_json(snapshot: &Snapshot) -> String {
 
 /// `2026-11-30T12:00:00.000Z`
 fn utc(ms: Millis) -> String {
-    chrono::DateTime::from_timestamp_millis(ms)
-        .map_or_else(|| ms.to_string(), |t| t.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+    chrono::DateTime::from_timestamp_millis(ms).map_or_else(
+        || ms.to_string(),
+        |t| t.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+    )
 }
 
 fn history(entries: &[HistoryEntry]) -> String {
@@ -203,7 +239,9 @@ fn history(entries: &[HistoryEntry]) -> String {
         for key in ["operationParameters", "operationMetrics"] {
             if let Some(Value::Object(fields)) = entry.info.0.get(key) {
                 for (name, value) in fields {
-                    let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    let value = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
                     let _ = write!(line, "  {name}={}", value.escape_debug());
                 }
             }
@@ -231,7 +269,12 @@ fn history_jsonl(entries: &[HistoryEntry]) -> String {
 }
 
 fn usage(verb: Verb) -> String {
-    format!("# {}: {}\n# {}\n", verb.name(), verb.grammar(), verb.example())
+    format!(
+        "# {}: {}\n# {}\n",
+        verb.name(),
+        verb.grammar(),
+        verb.example()
+    )
 }
 
 fn readme(table: bool) -> String {
@@ -263,11 +306,24 @@ fn readme(table: bool) -> String {
          \x20 raw/               the physical table, read-only, for Delta readers\n",
     );
     for mode in Mode::ALL {
-        let _ = writeln!(out, "  in/{:<15} {}", format!("{}/", mode.name()), mode.meaning());
+        let _ = writeln!(
+            out,
+            "  in/{:<15} {}",
+            format!("{}/", mode.name()),
+            mode.meaning()
+        );
     }
-    out.push_str("\nStatements: one write, one statement; the exit status says whether it was committed.\n");
+    out.push_str(
+        "\nStatements: one write, one statement; the exit status says whether it was committed.\n",
+    );
     for verb in Verb::ALL {
-        let _ = writeln!(out, "  ctl/{:<14} {}\n      {}", verb.name(), verb.grammar(), verb.example());
+        let _ = writeln!(
+            out,
+            "  ctl/{:<14} {}\n      {}",
+            verb.name(),
+            verb.grammar(),
+            verb.example()
+        );
     }
     out.push_str(
         "\nA line `-- userMetadata: TEXT` before the statement goes into the history. Read the verb's file or `last`\n\

@@ -107,7 +107,11 @@ impl Stage {
 
     /// The key that its data file will have when it is adopted as it is: one inode from CREATE on.
     pub(super) fn key(&self) -> String {
-        data_key(&self.place.table, &format!("{}{}", self.place.dir, self.stored), None)
+        data_key(
+            &self.place.table,
+            &format!("{}{}", self.place.dir, self.stored),
+            None,
+        )
     }
 
     pub(super) fn name(&self) -> OsString {
@@ -128,7 +132,13 @@ impl Stage {
     ///
     /// # Errors
     /// No space, or a random write into a committed file.
-    pub(super) fn write(&self, offset: u64, data: &[u8], now: Millis, fresh: &Fresh) -> FsResult<()> {
+    pub(super) fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        now: Millis,
+        fresh: &Fresh,
+    ) -> FsResult<()> {
         let mut state = self.state();
         if let Some(next) = state.sequential {
             if offset != next {
@@ -137,7 +147,10 @@ impl Stage {
             state.sequential = Some(next.saturating_add(data.len() as u64));
         }
         state.reopen(fresh)?;
-        state.file.write_all_at(data, offset).map_err(|e| io_error("writing", &e))?;
+        state
+            .file
+            .write_all_at(data, offset)
+            .map_err(|e| io_error("writing", &e))?;
         state.dirty = true;
         state.modified = now;
         Ok(())
@@ -160,12 +173,19 @@ impl Stage {
             state.restart(fresh)?;
             return Ok(());
         }
-        let length = state.file.metadata().map_err(|e| io_error("truncating", &e))?.len();
+        let length = state
+            .file
+            .metadata()
+            .map_err(|e| io_error("truncating", &e))?
+            .len();
         if length == size {
             return Ok(());
         }
         state.reopen(fresh)?;
-        state.file.set_len(size).map_err(|e| io_error("truncating", &e))?;
+        state
+            .file
+            .set_len(size)
+            .map_err(|e| io_error("truncating", &e))?;
         state.dirty = true;
         state.modified = now;
         Ok(())
@@ -175,7 +195,9 @@ impl Stage {
 impl State {
     /// The bytes of a committed file are the table's: a later write goes to a private copy.
     fn reopen(&mut self, fresh: &Fresh) -> FsResult<()> {
-        let Phase::Committed(live) = &self.phase else { return Ok(()) };
+        let Phase::Committed(live) = &self.phase else {
+            return Ok(());
+        };
         let live = Arc::clone(live);
         let copy = fresh.file()?;
         let mut source = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
@@ -211,7 +233,11 @@ fn random_write() -> FsError {
 }
 
 pub(super) fn io_error(action: &str, error: &std::io::Error) -> FsError {
-    FsError::Domain { kind: io_kind(error), message: format!("{action}: {error}"), hint: None }
+    FsError::Domain {
+        kind: io_kind(error),
+        message: format!("{action}: {error}"),
+        hint: None,
+    }
 }
 
 /// Makes private files: nameless, so that nothing is left of them when the daemon dies.
@@ -223,7 +249,10 @@ pub(super) struct Fresh {
 
 impl Fresh {
     pub(super) fn new(path: PathBuf) -> Self {
-        Fresh { path, ready: OnceLock::new() }
+        Fresh {
+            path,
+            ready: OnceLock::new(),
+        }
     }
 
     /// A new private file, readable and writable, of mode 0644.
@@ -234,12 +263,24 @@ impl Fresh {
         }
         let mut options = File::options();
         options.read(true).write(true).mode(0o644);
-        match options.clone().custom_flags(libc::O_TMPFILE).open(&self.path) {
+        match options
+            .clone()
+            .custom_flags(libc::O_TMPFILE)
+            .open(&self.path)
+        {
             Ok(file) => Ok(file),
             // A file system without nameless files: a name that goes away at once does, but costs a copy later.
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::Unsupported | std::io::ErrorKind::IsADirectory) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    std::io::ErrorKind::Unsupported | std::io::ErrorKind::IsADirectory
+                ) =>
+            {
                 let path = self.path.join(format!("stage-{}", uuid_like(&self.path)));
-                let file = options.create_new(true).open(&path).map_err(|e| self.error(&e))?;
+                let file = options
+                    .create_new(true)
+                    .open(&path)
+                    .map_err(|e| self.error(&e))?;
                 std::fs::remove_file(&path).map_err(|e| self.error(&e))?;
                 Ok(file)
             }
@@ -280,9 +321,13 @@ pub(super) fn is_killed(pid: u32) -> bool {
     if pid == 0 {
         return false;
     }
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
     // Fields after the command's name, which may hold blanks and parentheses; the first is field 3.
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
+    let Some((_, rest)) = stat.rsplit_once(") ") else {
+        return false;
+    };
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index - 3).and_then(|f| f.parse::<u64>().ok());
     let exiting = number(9).is_some_and(|flags| flags & PF_EXITING != 0);
@@ -306,7 +351,10 @@ pub(super) fn process_of(thread: u32) -> Option<u32> {
 pub(super) fn data_name(name: &OsStr) -> FsResult<&str> {
     name.to_str().ok_or_else(|| FsError::Domain {
         kind: Kind::Invalid,
-        message: format!("the name {} is not valid UTF-8, which the log needs", name.display()),
+        message: format!(
+            "the name {} is not valid UTF-8, which the log needs",
+            name.display()
+        ),
         hint: Some("copy the file under another name".to_owned()),
     })
 }

@@ -26,7 +26,14 @@ pub(super) struct VerbHandle {
 
 impl VerbHandle {
     pub(super) fn new(verb: Verb, owner: PathBuf, table: Arc<Table>, uid: u32) -> Self {
-        VerbHandle { verb, owner, table, uid, pending: Vec::new(), answer: None }
+        VerbHandle {
+            verb,
+            owner,
+            table,
+            uid,
+            pending: Vec::new(),
+            answer: None,
+        }
     }
 }
 
@@ -88,7 +95,9 @@ impl Core {
         let before = table.snapshot();
         let outcome = match state.verb {
             Verb::Delete => ops::delete(&table, &statement, &|| {
-                self.fresh.file().map_err(|e| std::io::Error::other(e.to_string()))
+                self.fresh
+                    .file()
+                    .map_err(|e| std::io::Error::other(e.to_string()))
             }),
         };
         if let Ok(report) = &outcome {
@@ -115,7 +124,8 @@ impl Core {
             }
         };
         state.answer = Some(kept.text.clone());
-        self.outcomes().note(&state.owner, state.uid, Some(state.verb), kept);
+        self.outcomes()
+            .note(&state.owner, state.uid, Some(state.verb), kept);
         result
     }
 }

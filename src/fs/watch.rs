@@ -13,7 +13,11 @@ impl Fs {
     pub(super) fn watch(&self) {
         let core = Arc::downgrade(&self.core);
         let runtime = self.runtime.clone();
-        let period = self.core.settings.refresh.max(std::time::Duration::from_millis(10));
+        let period = self
+            .core
+            .settings
+            .refresh
+            .max(std::time::Duration::from_millis(10));
         self.runtime.spawn(async move {
             let mut ticks = tokio::time::interval(period);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -74,7 +78,10 @@ impl Core {
                 None => (String::new(), &*visible),
             };
             let parent = Core::dir_node(path, &dir).number();
-            self.invalidate(Invalidate::Name { parent, name: OsString::from(name) });
+            self.invalidate(Invalidate::Name {
+                parent,
+                name: OsString::from(name),
+            });
         }
     }
 }

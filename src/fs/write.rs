@@ -24,7 +24,10 @@ impl Core {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
-                let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+                let _settling = stage
+                    .settling
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 stage.write(offset, data, self.env.now(), &self.fresh)?;
                 Ok(written)
             }
@@ -74,7 +77,10 @@ impl Core {
 
     /// Commits a staged file if it is a complete data file that has changed.
     fn settle(&self, stage: &Arc<Stage>, caller: Caller) -> FsResult<()> {
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (file, name, opener) = {
             let state = stage.state();
             if !state.dirty || !matches!(state.phase, Phase::Open) {
@@ -87,7 +93,8 @@ impl Core {
             return Ok(());
         }
         if is_killed(caller.pid) {
-            stage.state().failure = Some("the writer was killed before it closed the file".to_owned());
+            stage.state().failure =
+                Some("the writer was killed before it closed the file".to_owned());
             return Ok(());
         }
         if !is_parquet_complete(&file).map_err(|e| io_error("reading", &e))? {
@@ -115,7 +122,9 @@ impl Core {
             DirKind::Plain => None,
         };
         Ok(classify(&name, |n| {
-            snapshot.as_ref().is_some_and(|s| s.named(&format!("{}{n}", place.dir)).is_some())
+            snapshot
+                .as_ref()
+                .is_some_and(|s| s.named(&format!("{}{n}", place.dir)).is_some())
         }))
     }
 
@@ -131,7 +140,8 @@ impl Core {
             Ok((before, appended)) => {
                 self.appended(stage, name, before.as_ref(), &appended);
                 let outcome = Outcome::done(&appended.report, text, self.env.now());
-                self.outcomes().note(&stage.place.table, caller.uid, None, outcome);
+                self.outcomes()
+                    .note(&stage.place.table, caller.uid, None, outcome);
                 Ok(())
             }
             Err(e) => {
@@ -141,7 +151,11 @@ impl Core {
         }
     }
 
-    fn append(&self, stage: &Stage, name: &str) -> Result<(Option<Arc<Snapshot>>, Appended), OpError> {
+    fn append(
+        &self,
+        stage: &Stage,
+        name: &str,
+    ) -> Result<(Option<Arc<Snapshot>>, Appended), OpError> {
         let (file, replaces) = {
             let state = stage.state();
             (Arc::clone(&state.file), state.replaces.clone())
@@ -150,7 +164,11 @@ impl Core {
         let fixed = Self::fixed_values(&place.dir);
         let scratch = || {
             self.fresh
-                .owned(Caller { uid: stage.uid, gid: stage.gid, pid: 0 })
+                .owned(Caller {
+                    uid: stage.uid,
+                    gid: stage.gid,
+                    pid: 0,
+                })
                 .map_err(|e| std::io::Error::other(e.to_string()))
         };
         let request = Append {
@@ -170,10 +188,19 @@ impl Core {
             // Dropped under the name of a live file: its rows are replaced, whoever made it live meanwhile.
             let before = table.refresh()?;
             let visible = format!("{}{name}", place.dir);
-            let named = before.named(&visible).filter(|_| !place.append_only).cloned();
+            let named = before
+                .named(&visible)
+                .filter(|_| !place.append_only)
+                .cloned();
             let request = match &named {
-                Some(live) => Append { replaces: Some(&**live), ..request },
-                None => Append { replaces: None, ..request },
+                Some(live) => Append {
+                    replaces: Some(&**live),
+                    ..request
+                },
+                None => Append {
+                    replaces: None,
+                    ..request
+                },
             };
             let appended = ops::append(&table, &request)?;
             return Ok((Some(before), appended));
@@ -209,7 +236,8 @@ impl Core {
         let key = stage.key();
         let same = appended.files.iter().find(|f| {
             *f.visible == *visible
-                && super::node::data_key(&place.table, f.path.key(), f.add.dv_id().as_deref()) == key
+                && super::node::data_key(&place.table, f.path.key(), f.add.dv_id().as_deref())
+                    == key
         });
         {
             let mut state = stage.state();
@@ -236,7 +264,9 @@ impl Core {
         if let (Some(before), Some(after)) = (before, &appended.snapshot) {
             self.moved(&place.table, before, after);
         }
-        self.invalidate(Invalidate::Attributes(Node::Dir(place.table.clone()).number()));
+        self.invalidate(Invalidate::Attributes(
+            Node::Dir(place.table.clone()).number(),
+        ));
         self.maybe_checkpoint(&place.table, appended.snapshot.as_ref());
     }
 
@@ -248,8 +278,7 @@ impl Core {
             None => error.to_string(),
         };
         stage.state().failure = Some(reason);
-        let outcome =
-            Outcome::failed("WRITE", &name.to_string_lossy(), &error, self.env.now());
+        let outcome = Outcome::failed("WRITE", &name.to_string_lossy(), &error, self.env.now());
         self.outcomes().note(&stage.place.table, uid, None, outcome);
         error
     }
@@ -263,7 +292,10 @@ impl Core {
     }
 
     fn let_go(&self, stage: &Arc<Stage>) {
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (name, file, failure, dirty, replaces) = {
             let mut state = stage.state();
             state.writers = state.writers.saturating_sub(1);
@@ -320,7 +352,10 @@ impl Core {
         let Handle::Stage { stage, write: true } = self.handles().get(fh)? else {
             return Err(FsError::BadHandle);
         };
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (file, plain) = {
             let state = stage.state();
             let plain = matches!(state.phase, Phase::Open) && state.sequential.is_none();
@@ -364,7 +399,10 @@ impl Core {
         let Handle::Stage { stage, write: true } = self.handles().get(range.to_fh)? else {
             return Err(no_range());
         };
-        let _settling = stage.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage
+            .settling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut state = stage.state();
         // Anything but a plain new file goes through WRITE, where its rules are.
         if !matches!(state.phase, Phase::Open) || state.sequential.is_some() {
@@ -383,7 +421,9 @@ impl Core {
                 0,
             )
         };
-        let Ok(copied) = u32::try_from(copied) else { return Err(no_range()) };
+        let Ok(copied) = u32::try_from(copied) else {
+            return Err(no_range());
+        };
         if copied > 0 {
             state.dirty = true;
             state.modified = self.env.now();
@@ -399,7 +439,9 @@ impl Core {
         if snapshot.version() == 0 || since < interval {
             return;
         }
-        let Ok(table) = self.catalog.table(path) else { return };
+        let Ok(table) = self.catalog.table(path) else {
+            return;
+        };
         let snapshot = Arc::clone(snapshot);
         self.runtime.spawn_blocking(move || {
             if let Err(error) = ops::checkpoint(&table, &snapshot) {

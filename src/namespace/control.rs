@@ -82,7 +82,9 @@ impl Control {
     /// Whether it is a directory; `None` where only the store can tell (below `raw/`).
     pub fn is_dir(&self) -> Option<bool> {
         match self {
-            Control::Dir | Control::Ctl | Control::In | Control::Mode(_) | Control::Rejected => Some(true),
+            Control::Dir | Control::Ctl | Control::In | Control::Mode(_) | Control::Rejected => {
+                Some(true)
+            }
             Control::Readme
             | Control::Version
             | Control::Info
@@ -113,8 +115,14 @@ impl Control {
                 ("raw", Control::Raw(PathBuf::new())),
             ],
             Control::Dir => vec![("README", Control::Readme)],
-            Control::Ctl => Verb::ALL.iter().map(|v| (v.name(), Control::Verb(*v))).collect(),
-            Control::In => Mode::ALL.iter().map(|m| (m.name(), Control::Mode(*m))).collect(),
+            Control::Ctl => Verb::ALL
+                .iter()
+                .map(|v| (v.name(), Control::Verb(*v)))
+                .collect(),
+            Control::In => Mode::ALL
+                .iter()
+                .map(|m| (m.name(), Control::Mode(*m)))
+                .collect(),
             Control::Readme
             | Control::Version
             | Control::Info
@@ -132,7 +140,10 @@ impl Control {
 
     /// The fixed entry of that name.
     pub fn child(&self, name: &str, table: bool) -> Option<Control> {
-        self.children(table).into_iter().find(|(n, _)| *n == name).map(|(_, c)| c)
+        self.children(table)
+            .into_iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, c)| c)
     }
 
     /// The path below `.delta`, which identifies the entry.

@@ -24,11 +24,16 @@ pub enum Dropped {
 /// Classifies a name. `taken` says whether a name of the same directory is a live file: DuckDB writes
 /// `tmp_NAME.parquet` before it replaces `NAME.parquet`.
 pub fn classify(name: &OsStr, taken: impl Fn(&str) -> bool) -> Dropped {
-    let Some(text) = name.to_str() else { return Dropped::Scratch };
+    let Some(text) = name.to_str() else {
+        return Dropped::Scratch;
+    };
     if text.starts_with(['.', '_']) || text.ends_with('~') {
         return Dropped::Scratch;
     }
-    let extension = text.rsplit_once('.').map_or("", |(_, e)| e).to_ascii_lowercase();
+    let extension = text
+        .rsplit_once('.')
+        .map_or("", |(_, e)| e)
+        .to_ascii_lowercase();
     match extension.as_str() {
         "parquet" => match text.strip_prefix("tmp_") {
             Some(target) if taken(target) => Dropped::Scratch,
@@ -44,7 +49,9 @@ pub fn is_reserved(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     bytes.is_empty()
         || bytes.contains(&b'/')
-        || [".", "..", CONTROL_DIR, PRIVATE_DIR, LOG_DIR].iter().any(|r| bytes == r.as_bytes())
+        || [".", "..", CONTROL_DIR, PRIVATE_DIR, LOG_DIR]
+            .iter()
+            .any(|r| bytes == r.as_bytes())
 }
 
 #[cfg(test)]
@@ -54,12 +61,29 @@ mod tests {
     #[test]
     fn only_data_names_are_data() {
         let kind = |name: &str| classify(OsStr::new(name), |n| n == "o.parquet");
-        for data in ["a.parquet", "A.PARQUET", "tmp_x.parquet", "part-0.snappy.parquet", "é b.parquet"] {
+        for data in [
+            "a.parquet",
+            "A.PARQUET",
+            "tmp_x.parquet",
+            "part-0.snappy.parquet",
+            "é b.parquet",
+        ] {
             assert_eq!(kind(data), Dropped::Data, "{data}");
         }
         for scratch in [
-            ".a.parquet.Xy12Zq", "_a.parquet", "a.tmp", "a.parquet.part", "a.parquet~", "sedAbC123", ".DS_Store",
-            "Thumbs.db", "._x.parquet", ".nfs0001", "tmp_o.parquet", "XXabcd", "4913",
+            ".a.parquet.Xy12Zq",
+            "_a.parquet",
+            "a.tmp",
+            "a.parquet.part",
+            "a.parquet~",
+            "sedAbC123",
+            ".DS_Store",
+            "Thumbs.db",
+            "._x.parquet",
+            ".nfs0001",
+            "tmp_o.parquet",
+            "XXabcd",
+            "4913",
         ] {
             assert_eq!(kind(scratch), Dropped::Scratch, "{scratch}");
         }

@@ -36,7 +36,10 @@ pub struct Append<'a> {
 
 impl std::fmt::Debug for Append<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Append").field("name", &self.name).field("stored", &self.stored).finish_non_exhaustive()
+        f.debug_struct("Append")
+            .field("name", &self.name)
+            .field("stored", &self.stored)
+            .finish_non_exhaustive()
     }
 }
 
@@ -67,7 +70,9 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
             base.check_write()?;
             placed = Some((Arc::clone(base), Placed::new(table, base, request)?));
         }
-        let Some((_, placed)) = &placed else { return Ok(None) };
+        let Some((_, placed)) = &placed else {
+            return Ok(None);
+        };
         let replaced = request.replaces.and_then(|live| base.live_file(&live.path));
         if placed.adds.is_empty() && replaced.is_none() {
             return Ok(None);
@@ -77,17 +82,29 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
         actions.extend(replaced.map(|live| Action::Remove(live.add.to_remove(now, true))));
         actions.extend(placed.adds.iter().cloned().map(Action::Add));
         let metrics = placed.metrics(replaced.map(|f| &**f));
-        let mode = if replaced.is_some() { "Overwrite" } else { "Append" };
+        let mode = if replaced.is_some() {
+            "Overwrite"
+        } else {
+            "Append"
+        };
         let mut parameters = vec![
             ("mode", mode.to_owned()),
-            ("partitionBy", serde_json::json!(base.partition_columns()).to_string()),
+            (
+                "partitionBy",
+                serde_json::json!(base.partition_columns()).to_string(),
+            ),
         ];
         if replaced.is_some() {
             parameters.push(("file", request.name.to_owned()));
         }
         Ok(Some(Staged {
             actions,
-            operation: Operation { name: "WRITE", parameters, metrics, user_metadata: None },
+            operation: Operation {
+                name: "WRITE",
+                parameters,
+                metrics,
+                user_metadata: None,
+            },
             blind: replaced.is_none(),
         }))
     });
@@ -165,8 +182,7 @@ impl Placed {
             mapping: base.mapping(),
         };
         target.stats = target.stats.with_clustering(base.clustering_columns());
-        let constraints =
-            Constraints::parse(&target.schema, &base.metadata().configuration, now)?;
+        let constraints = Constraints::parse(&target.schema, &base.metadata().configuration, now)?;
         Self::place(table.dir(), &target, constraints, request, now)
     }
 
@@ -181,16 +197,19 @@ impl Placed {
         // Durable before anything refers to it.
         request.input.sync_all().map_err(OpError::Staging)?;
         let mut check = constraints.map(Check);
-        let mut scratch = || {
-            (request.scratch)().map_err(|source| DataFileError::io("making", source))
-        };
+        let mut scratch =
+            || (request.scratch)().map_err(|source| DataFileError::io("making", source));
         let prepared = prepare(
             request.input,
             target,
             &mut scratch,
             check.as_mut().map(|c| c as &mut dyn RowCheck),
         )?;
-        let mut placed = Placed { adds: Vec::new(), paths: Vec::new(), rows: prepared.rows };
+        let mut placed = Placed {
+            adds: Vec::new(),
+            paths: Vec::new(),
+            rows: prepared.rows,
+        };
         for (index, file) in prepared.files.iter().enumerate() {
             if let Err(error) = placed.put(dir, target, request, index, file, now) {
                 placed.discard_in(dir);
@@ -211,7 +230,10 @@ impl Placed {
     ) -> Result<(), OpError> {
         let base_name = match index {
             0 => request.stored.to_owned(),
-            n => format!("part-{n:05}-{}", request.stored.trim_start_matches("part-00000-")),
+            n => format!(
+                "part-{n:05}-{}",
+                request.stored.trim_start_matches("part-00000-")
+            ),
         };
         let place = location(
             &base_name,
@@ -248,7 +270,11 @@ impl Placed {
     }
 
     pub(super) fn metrics(&self, replaced: Option<&LiveFile>) -> BTreeMap<&'static str, u64> {
-        let bytes = self.adds.iter().filter_map(|a| u64::try_from(a.size).ok()).sum();
+        let bytes = self
+            .adds
+            .iter()
+            .filter_map(|a| u64::try_from(a.size).ok())
+            .sum();
         let mut metrics = BTreeMap::from([
             ("numFiles", self.adds.len() as u64),
             ("numOutputRows", self.rows),
@@ -282,10 +308,12 @@ struct Check(Constraints);
 
 impl RowCheck for Check {
     fn check(&mut self, batch: &RecordBatch, first_row: u64) -> Result<(), DataFileError> {
-        self.0.check(batch, first_row).map_err(|e| DataFileError::Refused {
-            message: e.to_string(),
-            kind: e.kind(),
-            hint: e.hint(),
-        })
+        self.0
+            .check(batch, first_row)
+            .map_err(|e| DataFileError::Refused {
+                message: e.to_string(),
+                kind: e.kind(),
+                hint: e.hint(),
+            })
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::OpError;
 use crate::log::{
-    Action, CheckpointOptions, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogError, LogName, read_checkpoint, write_classic,
+    Action, CheckpointOptions, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogError, LogName,
+    read_checkpoint, write_classic,
 };
 use crate::store::StoreError;
 use crate::table::{Snapshot, Table, TableError, properties};
@@ -28,10 +29,17 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
         let horizon = env
             .now()
             .saturating_sub(properties::deleted_file_retention_ms(snapshot.metadata()));
-        let options = CheckpointOptions { write_stats_json: true, parsed: None };
+        let options = CheckpointOptions {
+            write_stats_json: true,
+            parsed: None,
+        };
         let actions = actions(snapshot, horizon);
         let summary = write_classic(&mut out, actions, &options).map_err(TableError::from)?;
-        let io = |source| StoreError::Io { action: "write", path: path.clone(), source };
+        let io = |source| StoreError::Io {
+            action: "write",
+            path: path.clone(),
+            source,
+        };
         out.flush().map_err(io)?;
         drop(out);
         file.sync_all().map_err(io)?;
@@ -87,7 +95,11 @@ fn actions(snapshot: &Snapshot, horizon: i64) -> impl Iterator<Item = Action> {
             remove.data_change = false;
             Action::Remove(remove)
         });
-    head.into_iter().chain(txns).chain(domains).chain(adds).chain(removes)
+    head.into_iter()
+        .chain(txns)
+        .chain(domains)
+        .chain(adds)
+        .chain(removes)
 }
 
 /// Reads what was written and counts it.

@@ -82,8 +82,11 @@ pub fn create_from(
     match create(dir, env, &staged) {
         Ok(table) => {
             let snapshot = table.snapshot();
-            let appended =
-                done("CREATE TABLE AS SELECT", placed.rows, Some((Arc::clone(&snapshot), staged)));
+            let appended = done(
+                "CREATE TABLE AS SELECT",
+                placed.rows,
+                Some((Arc::clone(&snapshot), staged)),
+            );
             Ok((table, appended))
         }
         Err(error) => {

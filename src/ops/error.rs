@@ -14,13 +14,16 @@ pub enum OpError {
     #[error(transparent)]
     Table(#[from] TableError),
     #[error(transparent)]
-    DataFile(#[from] DataFileError),
+    DataFile(Box<DataFileError>),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
     Control(#[from] ControlError),
     #[error("{path}: {source}")]
-    File { path: String, source: DataFileError },
+    File {
+        path: String,
+        source: Box<DataFileError>,
+    },
     #[error("{0} is not a live file of the table any more")]
     Gone(String),
     #[error("the column name `{0}` holds a character that Delta allows only with column mapping")]
@@ -33,6 +36,12 @@ pub enum OpError {
     ModernFeatures,
     #[error("staging: {0}")]
     Staging(#[source] std::io::Error),
+}
+
+impl From<DataFileError> for OpError {
+    fn from(error: DataFileError) -> Self {
+        OpError::DataFile(Box::new(error))
+    }
 }
 
 impl From<SchemaError> for OpError {

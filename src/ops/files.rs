@@ -14,7 +14,9 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
     let mut metrics = BTreeMap::new();
     let committed = run(table, |base| {
         base.check_write()?;
-        let file = base.live_file(path).ok_or_else(|| OpError::Gone(path.key().to_owned()))?;
+        let file = base
+            .live_file(path)
+            .ok_or_else(|| OpError::Gone(path.key().to_owned()))?;
         metrics = BTreeMap::from([
             ("numRemovedFiles", 1),
             ("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0)),
@@ -47,10 +49,14 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
 pub fn rename(table: &Table, path: &DataPath, name: &str) -> Result<Report, OpError> {
     let committed = run(table, |base| {
         base.check_write()?;
-        let file = base.live_file(path).ok_or_else(|| OpError::Gone(path.key().to_owned()))?;
+        let file = base
+            .live_file(path)
+            .ok_or_else(|| OpError::Gone(path.key().to_owned()))?;
         let mut add = file.add.clone();
         add.data_change = false;
-        add.tags.get_or_insert_default().insert(NAME_TAG.to_owned(), Some(name.to_owned()));
+        add.tags
+            .get_or_insert_default()
+            .insert(NAME_TAG.to_owned(), Some(name.to_owned()));
         Ok(Some(Staged {
             actions: vec![Action::Add(add)],
             operation: Operation {
@@ -82,5 +88,9 @@ fn report(
 
 /// Rows of a file that are not deleted; `None` when its statistics don't count them.
 pub(super) fn live_rows(file: &LiveFile) -> Option<u64> {
-    Some(file.add.num_records()?.saturating_sub(file.add.deleted_rows()))
+    Some(
+        file.add
+            .num_records()?
+            .saturating_sub(file.add.deleted_rows()),
+    )
 }

@@ -49,7 +49,9 @@ fn run(
     let mut base = table.refresh()?;
     let mut attempts = 0;
     loop {
-        let Some(staged) = stage(&base)? else { return Ok(None) };
+        let Some(staged) = stage(&base)? else {
+            return Ok(None);
+        };
         attempts += 1;
         match table.commit(&base, &staged)? {
             Outcome::Committed(snapshot) => return Ok(Some((snapshot, staged))),

@@ -297,7 +297,12 @@ impl Dir {
         let (_, name) = self.parent(to)?;
         // SAFETY: a valid descriptor and NUL-terminated names.
         let rc = unsafe {
-            libc::renameat(parent.as_raw_fd(), from.as_ptr(), parent.as_raw_fd(), name.as_ptr())
+            libc::renameat(
+                parent.as_raw_fd(),
+                from.as_ptr(),
+                parent.as_raw_fd(),
+                name.as_ptr(),
+            )
         };
         self.check(rc, "rename", to)?;
         sync(parent.as_fd()).map_err(|e| self.io("sync", to, e))

@@ -31,7 +31,11 @@ pub struct Catalog {
 
 impl Catalog {
     pub fn new(root: Dir, env: Env) -> Self {
-        Catalog { root, env, tables: Mutex::default() }
+        Catalog {
+            root,
+            env,
+            tables: Mutex::default(),
+        }
     }
 
     pub fn root(&self) -> &Dir {
@@ -51,7 +55,11 @@ impl Catalog {
         if !meta.is_dir() {
             return Ok(Place::File);
         }
-        Ok(if self.is_table(path)? { Place::Table } else { Place::Plain })
+        Ok(if self.is_table(path)? {
+            Place::Table
+        } else {
+            Place::Plain
+        })
     }
 
     /// A directory is a table when its log holds a commit or a checkpoint. An empty log folder is what a crash
@@ -94,20 +102,29 @@ impl Catalog {
 
     /// Forgets a table whose directory is gone.
     pub fn forget(&self, path: &Path) {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+        self.tables
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(path);
     }
 
     /// The tables that are open.
     pub fn open_tables(&self) -> Vec<(PathBuf, Arc<Table>)> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().map(|(p, t)| (p.clone(), Arc::clone(t))).collect()
+        tables
+            .iter()
+            .map(|(p, t)| (p.clone(), Arc::clone(t)))
+            .collect()
     }
 
     /// The entries of a plain directory, without the logs of tables; unsorted.
     ///
     /// # Errors
     /// [`TableError::Store`].
-    pub fn list_plain(&self, path: &Path) -> Result<Vec<(std::ffi::OsString, EntryKind)>, TableError> {
+    pub fn list_plain(
+        &self,
+        path: &Path,
+    ) -> Result<Vec<(std::ffi::OsString, EntryKind)>, TableError> {
         let entries = self.root.list(path)?;
         Ok(entries
             .into_iter()

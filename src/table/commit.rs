@@ -58,7 +58,10 @@ impl Table {
     /// [`TableError::Contention`] when a blind append lost for a minute, [`TableError::Unknown`] when the store
     /// failed in a way that does not tell, [`TableError::Malformed`] when the actions break the protocol.
     pub fn commit(&self, base: &Arc<Snapshot>, staged: &Staged) -> Result<Outcome, TableError> {
-        let _turn = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self
+            .committing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let started = self.env.now();
         let txn_id = self.env.uuid().to_string();
         let mut base = Arc::clone(base);
@@ -89,7 +92,8 @@ impl Table {
                 return Err(TableError::Contention { attempts, millis });
             }
             if attempts > 1 {
-                self.env.pause(Duration::from_millis(self.env.below(PAUSE_MS)));
+                self.env
+                    .pause(Duration::from_millis(self.env.below(PAUSE_MS)));
             }
         }
     }
@@ -113,7 +117,11 @@ impl Table {
             Err(_) => (now, None),
         };
         let next = base.next(self.dir.path(), version, modified, actions)?;
-        Ok(self.learn(Known { snapshot: Arc::new(next), inode, checked: now }))
+        Ok(self.learn(Known {
+            snapshot: Arc::new(next),
+            inode,
+            checked: now,
+        }))
     }
 
     /// The actions with their commitInfo in front, checked.
@@ -163,9 +171,10 @@ pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError
     }
     match put_commit(dir, env, 0, &txn_id, &write_commit(&actions))? {
         Put::Created => Table::open(dir.clone(), env.clone()),
-        Put::Exists => {
-            Err(TableError::Conflict { version: 0, operation: "another CREATE TABLE".to_owned() })
-        }
+        Put::Exists => Err(TableError::Conflict {
+            version: 0,
+            operation: "another CREATE TABLE".to_owned(),
+        }),
     }
 }
 
@@ -206,9 +215,7 @@ fn is_ours(actions: &[Action], txn_id: &str) -> bool {
 
 /// Whether actions made for `base` are as right after `newest`.
 fn renumbers(staged: &Staged, base: &Snapshot, newest: &Snapshot) -> bool {
-    staged.blind
-        && base.metadata() == newest.metadata()
-        && base.protocol() == newest.protocol()
+    staged.blind && base.metadata() == newest.metadata() && base.protocol() == newest.protocol()
 }
 
 fn commit_info(
@@ -256,7 +263,11 @@ fn commit_info(
 
 /// The rules of PROTOCOL.md A2 on what we are about to write.
 fn validate(base: &Snapshot, actions: &[Action], version: u64) -> Result<(), TableError> {
-    let bad = |what: &'static str, reason: String| TableError::Malformed { version, what, reason };
+    let bad = |what: &'static str, reason: String| TableError::Malformed {
+        version,
+        what,
+        reason,
+    };
     let mut added = HashSet::new();
     let mut removed = HashSet::new();
     let mut data_change = None;
@@ -287,7 +298,10 @@ fn validate(base: &Snapshot, actions: &[Action], version: u64) -> Result<(), Tab
         };
         if let Some(change) = change {
             if data_change.is_some_and(|known| known != change) {
-                return Err(bad("commit", "dataChange differs between its files".to_owned()));
+                return Err(bad(
+                    "commit",
+                    "dataChange differs between its files".to_owned(),
+                ));
             }
             data_change = Some(change);
         }
@@ -295,10 +309,8 @@ fn validate(base: &Snapshot, actions: &[Action], version: u64) -> Result<(), Tab
     if metadata > 1 {
         return Err(bad("commit", "it has two metaData actions".to_owned()));
     }
-    let append_only = protocol::flag(base.metadata(), "delta.appendOnly")
-        && protocol::supports(base.protocol(), "appendOnly");
-    if append_only && !removed.is_empty() && data_change == Some(true) {
-        return Err(TableError::AppendOnly);
+    if !removed.is_empty() && data_change == Some(true) {
+        base.check_append_only()?;
     }
     Ok(())
 }

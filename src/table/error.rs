@@ -23,16 +23,33 @@ pub enum TableError {
     NoSuchVersion(u64),
     #[error("the log has a gap: version {missing} is missing, but version {present} is there")]
     Gap { missing: u64, present: u64 },
-    #[error("no usable checkpoint, and the log does not start at version 0: version {0} is missing")]
+    #[error(
+        "no usable checkpoint, and the log does not start at version 0: version {0} is missing"
+    )]
     NoStart(u64),
     #[error("version {version} has no {action} action, and none came before it")]
     Incomplete { version: u64, action: &'static str },
-    #[error("version {version} has two live entries for {path}, with the deletion vectors {first:?} and {second:?}")]
-    TwoLive { version: u64, path: String, first: Option<String>, second: Option<String> },
+    #[error(
+        "version {version} has two live entries for {path}, with the deletion vectors {first:?} and {second:?}"
+    )]
+    TwoLive {
+        version: u64,
+        path: String,
+        first: Option<String>,
+        second: Option<String>,
+    },
     #[error("version {version} has the impossible {what}: {reason}")]
-    Malformed { version: u64, what: &'static str, reason: String },
+    Malformed {
+        version: u64,
+        what: &'static str,
+        reason: String,
+    },
     #[error("{access} this table needs {feature}")]
-    Feature { access: &'static str, feature: String, help: String },
+    Feature {
+        access: &'static str,
+        feature: String,
+        help: String,
+    },
     #[error("the table is append-only (delta.appendOnly=true)")]
     AppendOnly,
     #[error("the file {0} of the log is not inside the table's directory")]

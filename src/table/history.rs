@@ -30,13 +30,19 @@ impl Table {
             return Ok(entries);
         }
         for &version in listing.commits.range(from..=to) {
-            let Some(commit) = segment::read_commit(&self.dir, version)? else { continue };
+            let Some(commit) = segment::read_commit(&self.dir, version)? else {
+                continue;
+            };
             let info = commit.actions.iter().find_map(|a| match a {
                 Action::CommitInfo(info) => Some(info.clone()),
                 _ => None,
             });
             let timestamp = commit.in_commit_timestamp().unwrap_or(commit.modified);
-            entries.push(HistoryEntry { version, timestamp, info: info.unwrap_or_default() });
+            entries.push(HistoryEntry {
+                version,
+                timestamp,
+                info: info.unwrap_or_default(),
+            });
         }
         Ok(entries)
     }

@@ -55,7 +55,12 @@ impl Table {
     /// [`TableError`]: not a table, or a log that can't be replayed.
     pub fn open(dir: Dir, env: Env) -> Result<Self, TableError> {
         let known = load(&dir, &env)?;
-        Ok(Table { dir, env, current: RwLock::new(known), committing: Mutex::new(()) })
+        Ok(Table {
+            dir,
+            env,
+            current: RwLock::new(known),
+            committing: Mutex::new(()),
+        })
     }
 
     pub fn dir(&self) -> &Dir {
@@ -89,8 +94,14 @@ impl Table {
         while let Some(commit) = segment::read_commit(&self.dir, known.snapshot.version() + 1)? {
             let version = known.snapshot.version() + 1;
             let next =
-                known.snapshot.next(self.dir.path(), version, commit.modified, commit.actions)?;
-            known = Known { snapshot: Arc::new(next), inode: Some(commit.inode), checked: now };
+                known
+                    .snapshot
+                    .next(self.dir.path(), version, commit.modified, commit.actions)?;
+            known = Known {
+                snapshot: Arc::new(next),
+                inode: Some(commit.inode),
+                checked: now,
+            };
             moved = true;
         }
         if !moved && !self.is_same_log(&known) {
@@ -125,7 +136,10 @@ impl Table {
     }
 
     fn known(&self) -> Known {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Takes over what is newer; an older answer of a slower thread never replaces a newer one.
@@ -159,7 +173,11 @@ fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
     let snapshot = Arc::new(segment::load(dir, None)?);
     let path = Path::new(LOG_DIR).join(LogName::commit(snapshot.version()));
     let inode = dir.metadata(&path).ok().map(|m| m.ino());
-    Ok(Known { snapshot, inode, checked })
+    Ok(Known {
+        snapshot,
+        inode,
+        checked,
+    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ pub enum DataPath {
 impl DataPath {
     /// Parses the text of the log for a table in the directory `table`.
     pub fn parse(text: &str, table: &Path) -> Self {
-        Self::inside(text, table).map_or_else(|| DataPath::Outside(text.to_owned()), DataPath::Inside)
+        Self::inside(text, table)
+            .map_or_else(|| DataPath::Outside(text.to_owned()), DataPath::Inside)
     }
 
     fn inside(text: &str, table: &Path) -> Option<String> {
@@ -57,7 +58,9 @@ fn absolute(text: &str) -> Option<&str> {
     }
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         return None;
     }
@@ -78,14 +81,32 @@ mod tests {
             DataPath::Inside(path) => Some(path),
             DataPath::Outside(_) => None,
         };
-        assert_eq!(inside("p=a%253Ab/f.parquet").as_deref(), Some("p=a%3Ab/f.parquet"));
+        assert_eq!(
+            inside("p=a%253Ab/f.parquet").as_deref(),
+            Some("p=a%3Ab/f.parquet")
+        );
         assert_eq!(inside("a+b").as_deref(), Some("a+b"));
-        for same in ["file:/w/t/x/f", "file:///w/t/x/f", "/w/t/x/f", "x/f", "./x//f"] {
+        for same in [
+            "file:/w/t/x/f",
+            "file:///w/t/x/f",
+            "/w/t/x/f",
+            "x/f",
+            "./x//f",
+        ] {
             assert_eq!(inside(same).as_deref(), Some("x/f"), "{same}");
         }
         for bad in [
-            "../x", "a/../../x", "a/%2E%2E/x", "/etc/passwd", "file:///etc/passwd", "s3://b/k", "",
-            "/w/t/../x", "a%00b", "/w/tother/f", ".",
+            "../x",
+            "a/../../x",
+            "a/%2E%2E/x",
+            "/etc/passwd",
+            "file:///etc/passwd",
+            "s3://b/k",
+            "",
+            "/w/t/../x",
+            "a%00b",
+            "/w/tother/f",
+            ".",
         ] {
             assert_eq!(inside(bad), None, "{bad}");
         }

@@ -25,7 +25,11 @@ pub fn deleted_file_retention_ms(metadata: &Metadata) -> i64 {
 
 /// `delta.isolationLevel`; absent is WriteSerializable (PROTOCOL.md 0).
 pub fn isolation_level(metadata: &Metadata) -> &'static str {
-    match metadata.configuration.get("delta.isolationLevel").map(String::as_str) {
+    match metadata
+        .configuration
+        .get("delta.isolationLevel")
+        .map(String::as_str)
+    {
         Some("Serializable") => "Serializable",
         _ => "WriteSerializable",
     }
@@ -62,7 +66,10 @@ mod tests {
     #[test]
     fn intervals_are_read_in_sparks_forms() {
         assert_eq!(parse_interval_ms("interval 7 days"), Some(7 * 24 * HOUR_MS));
-        assert_eq!(parse_interval_ms("interval 1 week 2 hours"), Some(170 * HOUR_MS));
+        assert_eq!(
+            parse_interval_ms("interval 1 week 2 hours"),
+            Some(170 * HOUR_MS)
+        );
         assert_eq!(parse_interval_ms("0 hours"), Some(0));
         assert_eq!(parse_interval_ms("soon"), None);
         assert_eq!(parse_interval_ms("interval"), None);

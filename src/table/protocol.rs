@@ -37,7 +37,13 @@ const fn feature(
     read: Can,
     write: Can,
 ) -> Feature {
-    Feature { name, binds, legacy, read, write }
+    Feature {
+        name,
+        binds,
+        legacy,
+        read,
+        write,
+    }
 }
 
 use Binds::{Both, Writer};
@@ -48,9 +54,21 @@ const FEATURES: &[Feature] = &[
     feature("invariants", Writer, Some((1, 2)), Yes, Yes),
     feature("checkConstraints", Writer, Some((1, 3)), Yes, Yes),
     feature("changeDataFeed", Writer, Some((1, 4)), Yes, Yes),
-    feature("generatedColumns", Writer, Some((1, 4)), Yes, Unused(generated_columns)),
+    feature(
+        "generatedColumns",
+        Writer,
+        Some((1, 4)),
+        Yes,
+        Unused(generated_columns),
+    ),
     feature("columnMapping", Both, Some((2, 5)), Yes, Unused(mapped)),
-    feature("identityColumns", Writer, Some((1, 6)), Yes, Unused(identity_columns)),
+    feature(
+        "identityColumns",
+        Writer,
+        Some((1, 6)),
+        Yes,
+        Unused(identity_columns),
+    ),
     feature("deletionVectors", Both, None, Yes, Yes),
     feature("timestampNtz", Both, None, Yes, Yes),
     feature("timestampWithoutTimezone", Both, None, Yes, Yes),
@@ -63,7 +81,13 @@ const FEATURES: &[Feature] = &[
     feature("inCommitTimestamp-preview", Writer, None, Yes, No),
     feature("clustering", Writer, None, Yes, No),
     feature("vacuumProtocolCheck", Both, None, Yes, Yes),
-    feature("allowColumnDefaults", Writer, None, Yes, Unused(column_defaults)),
+    feature(
+        "allowColumnDefaults",
+        Writer,
+        None,
+        Yes,
+        Unused(column_defaults),
+    ),
     feature("checkpointProtection", Writer, None, Yes, Yes),
     feature("materializePartitionColumns", Writer, None, Yes, No),
     feature("icebergCompatV1", Writer, None, Yes, No),
@@ -79,8 +103,12 @@ const FEATURES: &[Feature] = &[
 ];
 
 /// Features of tables whose versions a catalog hands out: the log on disk is not the truth.
-const CATALOG: &[&str] =
-    &["catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview"];
+const CATALOG: &[&str] = &[
+    "catalogManaged",
+    "catalogOwned",
+    "catalogOwned-preview",
+    "coordinatedCommits-preview",
+];
 
 fn in_field(schema: &StructType, key: &str) -> bool {
     schema.any_field(&mut |f| f.metadata.contains_key(key))
@@ -108,7 +136,11 @@ fn variants(_: &Metadata, schema: &StructType) -> bool {
 
 /// How data files name columns, by `delta.columnMapping.mode` (PROTOCOL.md C).
 pub fn mapping_mode(metadata: &Metadata) -> MappingMode {
-    match metadata.configuration.get("delta.columnMapping.mode").map(String::as_str) {
+    match metadata
+        .configuration
+        .get("delta.columnMapping.mode")
+        .map(String::as_str)
+    {
         Some("name") => MappingMode::Name,
         Some("id") => MappingMode::Id,
         _ => MappingMode::None,
@@ -140,10 +172,19 @@ pub fn check_read(
 ) -> Result<(), TableError> {
     check_catalog(protocol)?;
     if !(1..=3).contains(&protocol.min_reader_version) {
-        return Err(refusal("reading", &format!("reader version {}", protocol.min_reader_version)));
+        return Err(refusal(
+            "reading",
+            &format!("reader version {}", protocol.min_reader_version),
+        ));
     }
     for name in protocol.reader_features.iter().flatten() {
-        check(name, "reading", FEATURES.iter().find(|f| f.name == name).map(|f| f.read), metadata, schema)?;
+        check(
+            name,
+            "reading",
+            FEATURES.iter().find(|f| f.name == name).map(|f| f.read),
+            metadata,
+            schema,
+        )?;
     }
     Ok(())
 }
@@ -162,13 +203,30 @@ pub fn check_write(
     if !(1..=7).contains(&version) {
         return Err(refusal("writing", &format!("writer version {version}")));
     }
-    for name in protocol.writer_features.iter().flatten().chain(protocol.reader_features.iter().flatten()) {
-        check(name, "writing", FEATURES.iter().find(|f| f.name == name).map(|f| f.write), metadata, schema)?;
+    for name in protocol
+        .writer_features
+        .iter()
+        .flatten()
+        .chain(protocol.reader_features.iter().flatten())
+    {
+        check(
+            name,
+            "writing",
+            FEATURES.iter().find(|f| f.name == name).map(|f| f.write),
+            metadata,
+            schema,
+        )?;
     }
     if version < 7 {
         for feature in FEATURES {
             if feature.legacy.is_some_and(|(_, writer)| version >= writer) {
-                check(feature.name, "writing", Some(feature.write), metadata, schema)?;
+                check(
+                    feature.name,
+                    "writing",
+                    Some(feature.write),
+                    metadata,
+                    schema,
+                )?;
             }
         }
     }
@@ -187,7 +245,11 @@ pub fn check_write(
 }
 
 fn check_catalog(protocol: &Protocol) -> Result<(), TableError> {
-    let all = protocol.reader_features.iter().chain(&protocol.writer_features).flatten();
+    let all = protocol
+        .reader_features
+        .iter()
+        .chain(&protocol.writer_features)
+        .flatten();
     match all.into_iter().find(|f| CATALOG.contains(&f.as_str())) {
         Some(name) => Err(TableError::Feature {
             access: "reading and writing",
@@ -215,7 +277,10 @@ fn check(
 fn refusal(access: &'static str, what: &str) -> TableError {
     TableError::Feature {
         access,
-        feature: format!("{what}, which deltafs {} does not implement", env!("CARGO_PKG_VERSION")),
+        feature: format!(
+            "{what}, which deltafs {} does not implement",
+            env!("CARGO_PKG_VERSION")
+        ),
         help: if access == "writing" {
             "reading works; write with a system that has it, or drop the feature there".to_owned()
         } else {
@@ -230,7 +295,8 @@ pub(crate) fn new_table(
     mut reader: Vec<&'static str>,
     mut writer: Vec<&'static str>,
 ) -> Protocol {
-    let ntz = DataType::Struct(schema.clone()).any_primitive(&mut |p| *p == Primitive::TimestampNtz);
+    let ntz =
+        DataType::Struct(schema.clone()).any_primitive(&mut |p| *p == Primitive::TimestampNtz);
     if ntz {
         reader.push("timestampNtz");
     }
@@ -288,7 +354,11 @@ pub fn feature_names(protocol: &Protocol) -> Vec<String> {
 /// Fails when an action names features in a way that the protocol forbids.
 pub(crate) fn well_formed(protocol: &Protocol, version: u64) -> Result<(), TableError> {
     let malformed = |reason: &str| {
-        Err(TableError::Malformed { version, what: "protocol action", reason: reason.to_owned() })
+        Err(TableError::Malformed {
+            version,
+            what: "protocol action",
+            reason: reason.to_owned(),
+        })
     };
     if protocol.min_reader_version < 1 || protocol.min_writer_version < 1 {
         return malformed("versions start at 1");
@@ -304,7 +374,10 @@ pub(crate) fn well_formed(protocol: &Protocol, version: u64) -> Result<(), Table
 
 /// A `delta.*` property as a boolean; anything but `true` is false.
 pub fn flag(metadata: &Metadata, key: &str) -> bool {
-    metadata.configuration.get(key).is_some_and(|v| v.eq_ignore_ascii_case("true"))
+    metadata
+        .configuration
+        .get(key)
+        .is_some_and(|v| v.eq_ignore_ascii_case("true"))
 }
 
 #[cfg(test)]
@@ -342,15 +415,24 @@ mod tests {
     fn a_refusal_names_the_feature() {
         let schema = StructType::default();
         let p = protocol(3, 7, &["zap"], &["zap"]);
-        let error = check_read(&p, &metadata(&[]), &schema).unwrap_err().to_string();
+        let error = check_read(&p, &metadata(&[]), &schema)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("the feature zap"), "{error}");
         let p = protocol(1, 7, &[], &["rowTracking", "domainMetadata"]);
         assert!(check_read(&p, &metadata(&[]), &schema).is_ok());
-        let error = check_write(&p, &metadata(&[]), &schema).unwrap_err().to_string();
+        let error = check_write(&p, &metadata(&[]), &schema)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("rowTracking"), "{error}");
         assert!(check_read(&protocol(99, 2, &[], &[]), &metadata(&[]), &schema).is_err());
         let p = protocol(3, 7, &["catalogManaged"], &["catalogManaged"]);
-        assert!(check_read(&p, &metadata(&[]), &schema).unwrap_err().to_string().contains("catalogManaged"));
+        assert!(
+            check_read(&p, &metadata(&[]), &schema)
+                .unwrap_err()
+                .to_string()
+                .contains("catalogManaged")
+        );
     }
 
     #[test]
@@ -368,7 +450,10 @@ mod tests {
         let p = new_table(&StructType::default(), vec!["deletionVectors"], vec![]);
         assert_eq!((p.min_reader_version, p.min_writer_version), (3, 7));
         assert_eq!(p.reader_features.unwrap(), ["deletionVectors"]);
-        assert_eq!(p.writer_features.unwrap(), ["appendOnly", "deletionVectors", "invariants"]);
+        assert_eq!(
+            p.writer_features.unwrap(),
+            ["appendOnly", "deletionVectors", "invariants"]
+        );
         let p = new_table(&StructType::default(), vec![], vec![]);
         assert_eq!((p.min_reader_version, p.min_writer_version), (1, 2));
     }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::snapshot::{Replay, Snapshot};
 use super::{TableError, protocol};
 use crate::log::{
-    Action, CheckpointAction, LOG_DIR, LogError, LogName, parse_commit, read_checkpoint, read_json_manifest,
+    Action, CheckpointAction, LOG_DIR, LogError, LogName, parse_commit, read_checkpoint,
+    read_json_manifest,
 };
 use crate::store::{Dir, EntryKind};
 
@@ -39,7 +40,9 @@ impl Listing {
         let mut listing = Listing::default();
         let mut parts: BTreeMap<(u64, u32), BTreeMap<u32, String>> = BTreeMap::new();
         for entry in entries {
-            let Some(file) = entry.name.to_str() else { continue };
+            let Some(file) = entry.name.to_str() else {
+                continue;
+            };
             if entry.kind == EntryKind::Dir {
                 continue;
             }
@@ -50,14 +53,27 @@ impl Listing {
                 Some(LogName::Classic(version)) => {
                     listing.offer(version, Checkpoint::Parquet(vec![file.to_owned()]));
                 }
-                Some(LogName::V2 { version, json: true }) => {
+                Some(LogName::V2 {
+                    version,
+                    json: true,
+                }) => {
                     listing.offer(version, Checkpoint::Json(file.to_owned()));
                 }
-                Some(LogName::V2 { version, json: false }) => {
+                Some(LogName::V2 {
+                    version,
+                    json: false,
+                }) => {
                     listing.offer(version, Checkpoint::Parquet(vec![file.to_owned()]));
                 }
-                Some(LogName::Part { version, part, parts: of }) => {
-                    parts.entry((version, of)).or_default().insert(part, file.to_owned());
+                Some(LogName::Part {
+                    version,
+                    part,
+                    parts: of,
+                }) => {
+                    parts
+                        .entry((version, of))
+                        .or_default()
+                        .insert(part, file.to_owned());
                 }
                 Some(LogName::Compacted { .. } | LogName::Crc(_)) | None => {}
             }
@@ -71,7 +87,10 @@ impl Listing {
     }
 
     fn offer(&mut self, version: u64, checkpoint: Checkpoint) {
-        self.checkpoints.entry(version).or_default().push(checkpoint);
+        self.checkpoints
+            .entry(version)
+            .or_default()
+            .push(checkpoint);
     }
 
     /// The newest version that the folder knows of.
@@ -134,7 +153,10 @@ fn from_checkpoint(dir: &Dir, version: u64, checkpoint: &Checkpoint) -> Result<R
                 if let Err(e) = replay.checkpoint_action(table, version, action) {
                     let reason = e.to_string();
                     failed.get_or_insert(e);
-                    return Err(LogError::Checkpoint { file: version.to_string(), reason });
+                    return Err(LogError::Checkpoint {
+                        file: version.to_string(),
+                        reason,
+                    });
                 }
             }
             CheckpointAction::Sidecar(sidecar) => sidecars.push(sidecar.path),
@@ -160,13 +182,15 @@ fn from_checkpoint(dir: &Dir, version: u64, checkpoint: &Checkpoint) -> Result<R
     }
     outcome?;
     for sidecar in sidecars {
-        let path = sidecar_path(&sidecar)
-            .ok_or_else(|| TableError::Outside(sidecar.clone()))?;
+        let path = sidecar_path(&sidecar).ok_or_else(|| TableError::Outside(sidecar.clone()))?;
         let mut sink = |action: CheckpointAction| {
             if let CheckpointAction::Action(action) = action
                 && let Err(e) = replay.checkpoint_action(table, version, action)
             {
-                return Err(LogError::Checkpoint { file: sidecar.clone(), reason: e.to_string() });
+                return Err(LogError::Checkpoint {
+                    file: sidecar.clone(),
+                    reason: e.to_string(),
+                });
             }
             Ok(())
         };
@@ -177,7 +201,10 @@ fn from_checkpoint(dir: &Dir, version: u64, checkpoint: &Checkpoint) -> Result<R
 
 /// A sidecar is named by its file name or, by some writers, by its path; it always lies in `_sidecars`.
 fn sidecar_path(text: &str) -> Option<PathBuf> {
-    let name = text.rsplit('/').next().filter(|n| !n.is_empty() && *n != "..")?;
+    let name = text
+        .rsplit('/')
+        .next()
+        .filter(|n| !n.is_empty() && *n != "..")?;
     Some(Path::new(LOG_DIR).join("_sidecars").join(name))
 }
 
@@ -191,15 +218,23 @@ fn commits(
     let mut next = after.map_or(0, |v| v + 1);
     for &version in listing.commits.range(next..=target) {
         if version != next {
-            return Err(TableError::Gap { missing: next, present: version });
+            return Err(TableError::Gap {
+                missing: next,
+                present: version,
+            });
         }
-        let commit = read_commit(dir, version)?
-            .ok_or(TableError::Gap { missing: version, present: target })?;
+        let commit = read_commit(dir, version)?.ok_or(TableError::Gap {
+            missing: version,
+            present: target,
+        })?;
         replay.apply(dir.path(), version, commit.modified, commit.actions)?;
         next = version + 1;
     }
     if next <= target {
-        return Err(TableError::Gap { missing: next, present: target });
+        return Err(TableError::Gap {
+            missing: next,
+            present: target,
+        });
     }
     let snapshot = replay.finish()?;
     if snapshot.version() != target {
@@ -210,7 +245,8 @@ fn commits(
 
 /// A snapshot that ends with a checkpoint knows its in-commit timestamp only from the commit beside it.
 fn with_in_commit_timestamp(dir: &Dir, snapshot: Snapshot) -> Result<Snapshot, TableError> {
-    if snapshot.checkpoint() != Some(snapshot.version()) || snapshot.in_commit_timestamp().is_some() {
+    if snapshot.checkpoint() != Some(snapshot.version()) || snapshot.in_commit_timestamp().is_some()
+    {
         return Ok(snapshot);
     }
     let commit = match read_commit(dir, snapshot.version()) {
@@ -259,10 +295,21 @@ pub(super) fn read_commit(dir: &Dir, version: u64) -> Result<Option<Commit>, Tab
         Err(e) if e.is_absent() => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let io = |source| crate::store::StoreError::Io { action: "read", path: path.clone(), source };
+    let io = |source| crate::store::StoreError::Io {
+        action: "read",
+        path: path.clone(),
+        source,
+    };
     let meta = file.metadata().map_err(io)?;
     let mut body = Vec::new();
     file.read_to_end(&mut body).map_err(io)?;
-    let modified = meta.mtime().saturating_mul(1000).saturating_add(meta.mtime_nsec() / 1_000_000);
-    Ok(Some(Commit { actions: parse_commit(&name, &body)?, modified, inode: meta.ino() }))
+    let modified = meta
+        .mtime()
+        .saturating_mul(1000)
+        .saturating_add(meta.mtime_nsec() / 1_000_000);
+    Ok(Some(Commit {
+        actions: parse_commit(&name, &body)?,
+        modified,
+        inode: meta.ino(),
+    }))
 }

@@ -130,17 +130,22 @@ impl Snapshot {
         struct Clustering {
             clustering_columns: Vec<Column>,
         }
-        let Some(domain) = self.domains.get("delta.clustering") else { return Vec::new() };
+        let Some(domain) = self.domains.get("delta.clustering") else {
+            return Vec::new();
+        };
         let parsed = serde_json::from_str::<Clustering>(&domain.configuration);
-        parsed.map_or_else(|_| Vec::new(), |c| {
-            c.clustering_columns
-                .into_iter()
-                .map(|column| match column {
-                    Column::Name(name) => vec![name],
-                    Column::Path(path) => path,
-                })
-                .collect()
-        })
+        parsed.map_or_else(
+            |_| Vec::new(),
+            |c| {
+                c.clustering_columns
+                    .into_iter()
+                    .map(|column| match column {
+                        Column::Name(name) => vec![name],
+                        Column::Path(path) => path,
+                    })
+                    .collect()
+            },
+        )
     }
 
     /// The live file under a visible name.
@@ -155,7 +160,9 @@ impl Snapshot {
         let mut from = dir.to_owned();
         'next: loop {
             for (name, file) in self.names.from(&from) {
-                let Some(rest) = name.strip_prefix(dir) else { break 'next };
+                let Some(rest) = name.strip_prefix(dir) else {
+                    break 'next;
+                };
                 match rest.split_once('/') {
                     None => entries.push((rest.to_owned(), Some(Arc::clone(file)))),
                     Some((sub, _)) => {
@@ -173,12 +180,18 @@ impl Snapshot {
 
     /// Whether anything lies below the visible directory `dir` (ending in `/`).
     pub fn has_dir(&self, dir: &str) -> bool {
-        self.names.from(dir).next().is_some_and(|(name, _)| name.starts_with(dir))
+        self.names
+            .from(dir)
+            .next()
+            .is_some_and(|(name, _)| name.starts_with(dir))
     }
 
     /// The live files below the visible directory `dir` (empty, or ending in `/`).
     pub fn below<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a Arc<LiveFile>> {
-        self.names.from(dir).take_while(move |(name, _)| name.starts_with(dir)).map(|(_, f)| f)
+        self.names
+            .from(dir)
+            .take_while(move |(name, _)| name.starts_with(dir))
+            .map(|(_, f)| f)
     }
 
     /// Tombstones, expired ones included.
@@ -206,9 +219,24 @@ impl Snapshot {
         protocol::check_write(&self.protocol, &self.metadata, &self.schema)
     }
 
+    /// # Errors
+    /// [`TableError::AppendOnly`] when no row may be removed.
+    pub fn check_append_only(&self) -> Result<(), TableError> {
+        let append_only = protocol::flag(&self.metadata, "delta.appendOnly")
+            && protocol::supports(&self.protocol, "appendOnly");
+        if append_only {
+            Err(TableError::AppendOnly)
+        } else {
+            Ok(())
+        }
+    }
+
     /// A partition value of a file by the column's logical name.
     pub fn partition_value<'a>(&self, add: &'a Add, column: &str) -> Option<&'a str> {
-        let physical = self.schema.field(column).map_or(column, |f| f.physical_name());
+        let physical = self
+            .schema
+            .field(column)
+            .map_or(column, |f| f.physical_name());
         value_of(&add.partition_values, physical, column)
     }
 
@@ -238,7 +266,10 @@ impl Snapshot {
 
 /// A few writers key the values of a mapped table by logical name; the physical one wins (PROTOCOL.md C).
 fn value_of<'a>(values: &'a PartitionValues, physical: &str, logical: &str) -> Option<&'a str> {
-    values.get(physical).or_else(|| values.get(logical)).and_then(Option::as_deref)
+    values
+        .get(physical)
+        .or_else(|| values.get(logical))
+        .and_then(Option::as_deref)
 }
 
 /// Actions on their way to a snapshot: newest wins (PROTOCOL.md A2).
@@ -335,9 +366,10 @@ impl Replay {
             Action::MetaData(m) => {
                 let schema = StructType::from_json(&m.schema_string)?;
                 let same_layout = self.schema.as_deref() == Some(&schema)
-                    && self.metadata.as_ref().is_some_and(|old| {
-                        old.partition_columns == m.partition_columns
-                    });
+                    && self
+                        .metadata
+                        .as_ref()
+                        .is_some_and(|old| old.partition_columns == m.partition_columns);
                 if !same_layout {
                     self.names = None;
                     self.schema = Some(Arc::new(schema));
@@ -382,7 +414,11 @@ impl Replay {
         self.tombstones.remove(&tombstone);
         self.count(&add, true);
         let key = path.key().to_owned();
-        let file = Arc::new(LiveFile { add, path, visible: "".into() });
+        let file = Arc::new(LiveFile {
+            add,
+            path,
+            visible: "".into(),
+        });
         self.files.insert(&key, Arc::clone(&file));
         if self.names.is_some() {
             self.unnamed.insert(key, file);
@@ -426,7 +462,11 @@ impl Replay {
 
     fn count(&mut self, add: &Add, up: bool) {
         let change = |total: &mut u64, by: u64| {
-            *total = if up { total.saturating_add(by) } else { total.saturating_sub(by) };
+            *total = if up {
+                total.saturating_add(by)
+            } else {
+                total.saturating_sub(by)
+            };
         };
         change(&mut self.totals.files, 1);
         change(&mut self.totals.bytes, u64::try_from(add.size).unwrap_or(0));
@@ -440,24 +480,30 @@ impl Replay {
     /// The snapshot after all that was applied.
     pub(crate) fn finish(mut self) -> Result<Snapshot, TableError> {
         let version = self.version;
-        let protocol = self
-            .protocol
-            .take()
-            .ok_or(TableError::Incomplete { version, action: "protocol" })?;
-        let metadata = self
-            .metadata
-            .take()
-            .ok_or(TableError::Incomplete { version, action: "metaData" })?;
+        let protocol = self.protocol.take().ok_or(TableError::Incomplete {
+            version,
+            action: "protocol",
+        })?;
+        let metadata = self.metadata.take().ok_or(TableError::Incomplete {
+            version,
+            action: "metaData",
+        })?;
         let schema = match self.schema.take() {
             Some(schema) => schema,
             None => Arc::new(StructType::from_json(&metadata.schema_string)?),
         };
         let (mut names, unnamed) = match self.names.take() {
-            Some(names) => (names, std::mem::take(&mut self.unnamed).into_values().collect()),
+            Some(names) => (
+                names,
+                std::mem::take(&mut self.unnamed).into_values().collect(),
+            ),
             // Everything anew.
             None => (
                 SortedMap::default(),
-                self.files.iter().map(|(_, file)| Arc::clone(file)).collect::<Vec<_>>(),
+                self.files
+                    .iter()
+                    .map(|(_, file)| Arc::clone(file))
+                    .collect::<Vec<_>>(),
             ),
         };
         for file in unnamed {
@@ -499,7 +545,9 @@ fn tombstone_key(path: &str, dv: Option<&str>) -> String {
 pub fn partition_dirs(schema: &StructType, columns: &[String], values: &PartitionValues) -> String {
     let mut dirs = String::new();
     for column in columns {
-        let physical = schema.field(column).map_or(column.as_str(), |f| f.physical_name());
+        let physical = schema
+            .field(column)
+            .map_or(column.as_str(), |f| f.physical_name());
         dirs.push_str(&dir_name(column, value_of(values, physical, column)));
         dirs.push('/');
     }
@@ -507,8 +555,17 @@ pub fn partition_dirs(schema: &StructType, columns: &[String], values: &Partitio
 }
 
 fn visible_name(file: &LiveFile, schema: &StructType, metadata: &Metadata) -> String {
-    let mut visible = partition_dirs(schema, &metadata.partition_columns, &file.add.partition_values);
-    let kept = file.add.tags.as_ref().and_then(|tags| tags.get(NAME_TAG)).and_then(Option::as_deref);
+    let mut visible = partition_dirs(
+        schema,
+        &metadata.partition_columns,
+        &file.add.partition_values,
+    );
+    let kept = file
+        .add
+        .tags
+        .as_ref()
+        .and_then(|tags| tags.get(NAME_TAG))
+        .and_then(Option::as_deref);
     let base = kept.filter(|n| !n.is_empty()).unwrap_or_else(|| {
         let key = file.path.key();
         key.trim_end_matches('/').rsplit('/').next().unwrap_or(key)
@@ -535,7 +592,11 @@ fn plain_name(base: &str) -> String {
         while !name.is_char_boundary(end) {
             end -= 1;
         }
-        let extension = if base.ends_with(".parquet") { ".parquet" } else { "" };
+        let extension = if base.ends_with(".parquet") {
+            ".parquet"
+        } else {
+            ""
+        };
         name = format!("{}~{id}{extension}", &name[..end]);
     }
     name

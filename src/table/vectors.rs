@@ -14,22 +14,28 @@ impl Table {
     /// # Errors
     /// [`TableError::Vector`]: a vector that can't be read is never an empty one.
     pub fn dead_rows(&self, file: &LiveFile) -> Result<RowSet, TableError> {
-        let Some(descriptor) = &file.add.deletion_vector else { return Ok(RowSet::new()) };
+        let Some(descriptor) = &file.add.deletion_vector else {
+            return Ok(RowSet::new());
+        };
         let open = |location: &Location| {
             let path = match location {
                 Location::Relative { path, .. } => PathBuf::from(path),
                 Location::Absolute { uri, .. } => match DataPath::parse(uri, self.dir.path()) {
                     DataPath::Inside(path) => PathBuf::from(path),
                     DataPath::Outside(uri) => {
-                        return Err(StoreError::Outside { path: PathBuf::from(uri) });
+                        return Err(StoreError::Outside {
+                            path: PathBuf::from(uri),
+                        });
                     }
                 },
                 Location::Inline(_) => PathBuf::new(),
             };
             self.dir.open_file(&path)
         };
-        read_vector(descriptor, open, file.add.num_records())
-            .map_err(|source| TableError::Vector { path: file.path.key().to_owned(), source })
+        read_vector(descriptor, open, file.add.num_records()).map_err(|source| TableError::Vector {
+            path: file.path.key().to_owned(),
+            source,
+        })
     }
 
     /// Writes one file with a vector for each set, durable on return. The file is an orphan until a commit
@@ -41,12 +47,14 @@ impl Table {
         &self,
         sets: &[&RowSet],
     ) -> Result<(String, Vec<DeletionVectorDescriptor>), TableError> {
-        let file = write_vectors(self.env.uuid(), "", sets).map_err(|source| TableError::Vector {
-            path: "a new vector file".to_owned(),
-            source,
-        })?;
+        let file =
+            write_vectors(self.env.uuid(), "", sets).map_err(|source| TableError::Vector {
+                path: "a new vector file".to_owned(),
+                source,
+            })?;
         let temporary = format!(".deltafs-{}.tmp", self.env.uuid());
-        self.dir.put(Path::new(&file.path), temporary.as_ref(), &file.bytes)?;
+        self.dir
+            .put(Path::new(&file.path), temporary.as_ref(), &file.bytes)?;
         Ok((file.path, file.descriptors))
     }
 
