@@ -13,6 +13,7 @@ mod lifecycle;
 mod load;
 mod namespace;
 mod partition;
+mod predicate;
 mod read;
 mod remove;
 mod scratch;
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
         remove::cases(),
         feature::cases(),
         delete::cases(),
+        predicate::cases(),
         hostile::cases(),
         everyday::cases(),
     ];

@@ -158,7 +158,7 @@ fn control_files(cx: &Cx) {
     assert_eq!(info["version"], 2, "info.json: {info}");
     assert_eq!(info["files"], 2, "info.json: {info}");
     assert_eq!(info["rows"], 17, "rows without the deleted ones: {info}");
-    for part in ["protocol", "isolationLevel", "bytes", "deletionVectors"] {
+    for part in ["protocol", "isolation", "bytes", "deletionVectors"] {
         let text = info.to_string();
         assert!(
             text.contains(part),

@@ -41,7 +41,7 @@ const NAMES: &[&str] = &[
     "sedAbCdEf",
     ".x.parquet.Ab12Cd",
     ".base.parquet.swp",
-    "tmp_x.parquet",
+    "tmp_base.parquet",
     "tmpab12cd34",
     "notes.txt",
     "x.parquet.crdownload",
