@@ -119,11 +119,10 @@ pub(crate) struct Cx {
     pub(crate) dir: PathBuf,
     name: String,
     live: Arc<Live>,
-    foreground: bool,
 }
 
 impl Cx {
-    pub(crate) fn new(name: &str, live: Arc<Live>, foreground: bool) -> Self {
+    pub(crate) fn new(name: &str, live: Arc<Live>) -> Self {
         let prefix = format!("deltafs-{}-", name.replace("::", "-"));
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
         let dir = fs::canonicalize(dir.keep()).unwrap();
@@ -136,7 +135,6 @@ impl Cx {
             dir,
             name: name.to_owned(),
             live,
-            foreground,
         }
     }
 
@@ -213,7 +211,6 @@ impl Cx {
             &self.dir.join(mountpoint),
             arguments,
             log,
-            self.foreground,
         )
     }
 

@@ -37,7 +37,6 @@ usage: mount-tests [OPTIONS] [FILTER…]   run the cases whose area::name contai
   --jobs N       cases at a time (2)
   --no-skip      a case that is skipped for a missing tool fails
   --keep         leave the directories of failed cases
-  --foreground   start the daemons with -f, so that their log is on standard error whatever the default is
 
 DELTAFS_BIN is the binary under test (default: `deltafs` beside this program), DELTAFS_TEST_PYTHON a python
 with pyarrow, pandas, polars and duckdb, DELTAFS_CORPUS the folder of tables that other systems wrote.

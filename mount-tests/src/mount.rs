@@ -158,7 +158,6 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     pub(crate) log: PathBuf,
     pid: i32,
-    foreground: Option<std::process::Child>,
 }
 
 impl Mount {
@@ -169,68 +168,56 @@ impl Mount {
         mountpoint: &Path,
         arguments: &[&str],
         log: PathBuf,
-        foreground: bool,
     ) -> Self {
         // A dead mount answers ENOTCONN, and is to be mounted over.
         if device(mountpoint).is_none() {
             fs::create_dir_all(mountpoint).unwrap();
         }
         live.mounted(mountpoint);
-        let output = File::create(&log).unwrap();
+        // What the command says and what the daemon logs, in one file.
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
         let mut command = Command::new(binary());
         command
-            .arg("mount")
-            .args(foreground.then_some("-f"))
+            .args(["mount", "--log-file"])
+            .arg(&log)
             .args(arguments)
             .arg(source)
             .arg(mountpoint)
             .env("RUST_BACKTRACE", "1")
+            .env("DELTAFS_LOG", "info,deltafs=debug")
             // Nothing may depend on the host's zone.
             .env("TZ", "America/New_York")
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .process_group(0);
-        let before = device(mountpoint);
         let mut child = command.spawn().unwrap();
-        live.started(child.id().cast_signed());
-        let child = if foreground {
-            let ready = poll(Duration::from_secs(30), || {
-                device(mountpoint) != before || child.try_wait().unwrap().is_some()
-            });
-            assert!(
-                ready && device(mountpoint) != before,
-                "`deltafs mount -f` did not mount {}",
-                mountpoint.display()
-            );
-            Some(child)
-        } else {
-            let group = child.id().cast_signed();
-            let status = child.wait().unwrap();
-            live.ended(group);
-            assert!(
-                status.success(),
-                "`deltafs mount {}` ended with {status}",
-                arguments.join(" ")
-            );
-            assert!(
-                device(mountpoint).is_some(),
-                "`deltafs mount` succeeded, but nothing is mounted at {}",
-                mountpoint.display()
-            );
-            None
-        };
+        let group = child.id().cast_signed();
+        live.started(group);
+        let status = child.wait().unwrap();
+        live.ended(group);
+        assert!(
+            status.success(),
+            "`deltafs mount {}` ended with {status}",
+            arguments.join(" ")
+        );
+        assert!(
+            device(mountpoint).is_some(),
+            "`deltafs mount` succeeded, but nothing is mounted at {}",
+            mountpoint.display()
+        );
         let pid = daemons(mountpoint).last().copied();
         let pid =
             pid.expect("no process `deltafs mount … MOUNTPOINT` runs though the mount is there");
-        if !foreground {
-            live.started(pid);
-        }
+        live.started(pid);
         Mount {
             path: mountpoint.to_owned(),
             log,
             pid,
-            foreground: child,
         }
     }
 
@@ -266,11 +253,8 @@ impl Mount {
     }
 
     /// Kills the daemon with -9 and waits until it is gone. The dead mount stays.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&self) {
         signal(self.pid, libc::SIGKILL);
-        if let Some(child) = &mut self.foreground {
-            let _ = child.wait();
-        }
         assert!(
             poll(Duration::from_secs(10), || !self.is_running()),
             "the daemon survives SIGKILL"
@@ -321,9 +305,6 @@ impl Drop for Mount {
         if self.is_running() {
             // SAFETY: kill takes no pointers.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
-        }
-        if let Some(child) = &mut self.foreground {
-            let _ = child.wait();
         }
     }
 }

@@ -24,7 +24,6 @@ pub(crate) struct Options {
     jobs: usize,
     no_skip: bool,
     keep: bool,
-    foreground: bool,
 }
 
 impl Options {
@@ -39,7 +38,6 @@ impl Options {
                 "--list" => options.list = true,
                 "--no-skip" => options.no_skip = true,
                 "--keep" => options.keep = true,
-                "--foreground" => options.foreground = true,
                 "--jobs" => {
                     let jobs = words.next().and_then(|n| n.parse().ok());
                     options.jobs = jobs.filter(|n| *n > 0).ok_or("--jobs wants a number")?;
@@ -165,9 +163,9 @@ fn run_case(case: &Case, options: &Options) -> Outcome {
     let (done, finished) = channel();
     let body = {
         let (name, run, live) = (name.clone(), case.run, Arc::clone(&live));
-        let (keep, foreground) = (options.keep, options.foreground);
+        let keep = options.keep;
         move || {
-            let cx = Cx::new(&name, live, foreground);
+            let cx = Cx::new(&name, live);
             let result = catch_unwind(AssertUnwindSafe(|| run(&cx)));
             let outcome = match result {
                 Ok(()) => cx

@@ -1,0 +1,332 @@
+//! Tables that other systems wrote: every one mounts, and what is served is right or refused.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+
+use crate::case::{Cx, cases};
+use crate::shell::{EOPNOTSUPP, Ran};
+use crate::table::{Table, decoded, visible_name};
+
+cases!("corpus":
+    kernel_golden,
+    kernel_data,
+    delta_golden,
+    delta_spark,
+    delta_rs,
+    negative_tables_fail_alone,
+    negative_error_logs,
+    appends_and_deletes_on_a_copy,
+);
+
+/// The folder of the corpus; skips the case where there is none.
+fn folder(cx: &Cx) -> PathBuf {
+    let folder = std::env::var_os("DELTAFS_CORPUS").map(PathBuf::from);
+    let folder =
+        folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus"));
+    match fs::canonicalize(&folder) {
+        Ok(folder) => folder,
+        Err(_) => cx.skip(format!("{} is absent", folder.display())),
+    }
+}
+
+/// Mounts one group of the corpus read-only at `mnt`, and checks each of its tables.
+fn group(cx: &Cx, name: &str) {
+    cx.time_limit(400);
+    let source = folder(cx).join(name);
+    let _m = cx.mount_at(source.to_str().unwrap(), "mnt", &["-o", "ro"]);
+    let mut problems = Vec::new();
+    let mut tables = 0;
+    for entry in fs::read_dir(&source).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let inner = if source.join(&name).join("delta").is_dir() {
+            format!("{name}/delta")
+        } else {
+            name
+        };
+        if !source.join(&inner).join("_delta_log").is_dir() {
+            continue;
+        }
+        tables += 1;
+        let check = std::panic::AssertUnwindSafe(|| table(cx, &source.join(&inner), &inner));
+        match std::panic::catch_unwind(check) {
+            Ok(found) => problems.extend(found.into_iter().map(|p| format!("{inner}: {p}"))),
+            Err(_) => problems.push(format!("{inner}: the check itself failed")),
+        }
+    }
+    assert!(tables > 0, "no tables in {}", source.display());
+    assert!(
+        problems.is_empty(),
+        "{tables} tables, {} problems:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+}
+
+/// The regular files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// What a table's protocol says that stops us from reading it at all.
+fn blocked(cx: &Cx, shown: &str) -> Option<Ran> {
+    let ran = cx.sh(&format!("cat mnt/{shown}/.delta/version"));
+    (!ran.succeeded()).then_some(ran)
+}
+
+/// The control files answer; each listed file is served byte by byte, or refused with EOPNOTSUPP.
+fn table(cx: &Cx, backing: &Path, shown: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if let Some(ran) = blocked(cx, shown) {
+        // Reading may be blocked by a feature, which must be named.
+        if !ran.err.contains(EOPNOTSUPP) {
+            problems.push(format!("version: {ran}"));
+        }
+    }
+    for file in ["info.json", "schema.json", "history", "history.jsonl"] {
+        let ran = cx.sh(&format!("cat mnt/{shown}/.delta/{file}"));
+        if !ran.succeeded() && !ran.err.contains(EOPNOTSUPP) {
+            problems.push(format!("{file}: {ran}"));
+        } else if file.ends_with("json")
+            && ran.succeeded()
+            && let Err(e) = serde_json::from_str::<Value>(&ran.out)
+        {
+            problems.push(format!("{file} is not JSON: {e}"));
+        }
+    }
+
+    // By the base name, which is all that a listing shows of the physical path.
+    let mut physical: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in files(backing) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        physical.entry(name).or_default().push(path);
+    }
+    let oracle = Table::at(backing);
+    let state = oracle.exists().then(|| {
+        let commits_only = oracle.versions().len() as u64 == oracle.version() + 1;
+        commits_only.then(|| oracle.state())
+    });
+    let state = state.flatten();
+
+    let mut listed = Vec::new();
+    for path in files(&cx.path("mnt").join(shown)) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        listed.push(name.clone());
+        let same_name = physical.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let add = state
+            .as_ref()
+            .and_then(|s| s.live().find(|add| visible_name(add) == name));
+        let plain = add.map(|add| is_plain(&oracle, state.as_ref().unwrap(), add));
+        match fs::read(&path) {
+            Ok(bytes) => {
+                if plain == Some(false) {
+                    problems.push(format!("{name} needs the logical view, but is served"));
+                } else if !same_name
+                    .iter()
+                    .any(|p| fs::read(p).is_ok_and(|b| b == bytes))
+                {
+                    problems.push(format!(
+                        "{name} is served with other bytes than the stored ones"
+                    ));
+                }
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                if plain == Some(true) {
+                    problems.push(format!("{name} could be served as it is, but is refused"));
+                }
+            }
+            Err(e) if !same_name.is_empty() => problems.push(format!("{name}: {e}")),
+            Err(_) => {} // the corpus has only the log of some tables
+        }
+    }
+    listed.sort();
+    if let Some(state) = &state {
+        let mut live: Vec<String> = state.live().map(visible_name).collect();
+        live.sort();
+        if listed != live {
+            problems.push(format!("listed {listed:?}, live are {live:?}"));
+        }
+    }
+    problems
+}
+
+/// Whether the stored bytes are the logical file: no vector, no mapping, exactly the table's columns.
+fn is_plain(table: &Table, state: &crate::table::State, add: &Value) -> bool {
+    let mapped = state
+        .property("delta.columnMapping.mode")
+        .is_some_and(|mode| mode != "none");
+    if mapped
+        || !add["deletionVector"].is_null()
+        || state.metadata.to_string().contains("typeChanges")
+    {
+        return false;
+    }
+    let Ok(file) = File::open(table.path.join(decoded(add["path"].as_str().unwrap()))) else {
+        return false;
+    };
+    let stored = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let stored: Vec<&String> = stored.schema().fields().iter().map(|f| f.name()).collect();
+    let partition = state.metadata["partitionColumns"].as_array().unwrap();
+    let columns = state.columns();
+    let mut logical = columns
+        .iter()
+        .filter(|c| !partition.iter().any(|p| p == c.as_str()));
+    logical.all(|column| stored.contains(&column))
+}
+
+fn kernel_golden(cx: &Cx) {
+    group(cx, "kernel-golden");
+}
+
+fn kernel_data(cx: &Cx) {
+    group(cx, "kernel-data");
+}
+
+fn delta_golden(cx: &Cx) {
+    group(cx, "delta-golden");
+}
+
+fn delta_spark(cx: &Cx) {
+    group(cx, "delta-spark");
+}
+
+fn delta_rs(cx: &Cx) {
+    group(cx, "delta-rs");
+}
+
+/// A table that can't be opened is an error of that table alone.
+#[track_caller]
+fn fails_alone(cx: &Cx, shown: &str) {
+    let ran = cx.sh(&format!(
+        "timeout 30 cat mnt/{shown}/.delta/version mnt/{shown}/.delta/info.json"
+    ));
+    assert!(
+        !ran.succeeded() && ran.status != 124,
+        "{shown} opens: {ran}"
+    );
+    for text in ["not implemented", "Stale", "Transport"] {
+        assert!(!ran.err.contains(text), "{shown}: {ran}");
+    }
+    let last = cx
+        .sh(&format!(
+            "cat mnt/{shown}/.delta/last mnt/.delta/last 2>/dev/null || true"
+        ))
+        .ok();
+    assert!(!last.is_empty(), "{shown}: no words in `last` about {ran}");
+}
+
+fn negative_tables_fail_alone(cx: &Cx) {
+    let source = folder(cx).join("negative");
+    cx.builder("good")
+        .orders()
+        .file("x.parquet", &crate::batch::orders(0..3))
+        .create();
+    cx.sh(&format!(
+        "cp -r --no-preserve=mode '{}' wh/",
+        source.display()
+    ))
+    .ok();
+    let _m = cx.mount();
+    for name in [
+        "deltalog-invalid-protocol-version",
+        "deltalog-state-reconstruction-without-protocol",
+        "versions-not-contiguous",
+        "simple_table_features",
+    ] {
+        fails_alone(cx, &format!("negative/{name}"));
+        cx.sh("cmp mnt/good/x.parquet wh/good/x.parquet; ls mnt mnt/negative mnt/good")
+            .ok();
+    }
+    // Writing to them fails, too, and changes nothing.
+    for name in [
+        "deltalog-invalid-protocol-version",
+        "versions-not-contiguous",
+    ] {
+        let ran = cx.sh(&format!("cp wh/good/x.parquet mnt/negative/{name}/"));
+        assert!(!ran.succeeded(), "{ran}");
+    }
+    let before = format!("cd '{}' && find . -type f | sort", source.display());
+    assert_eq!(
+        cx.sh("cd wh/negative && find . -type f | sort").ok(),
+        cx.sh(&before).ok()
+    );
+}
+
+/// Logs with a missing commit before and after a checkpoint, and catalog-managed ones.
+fn negative_error_logs(cx: &Cx) {
+    let source = folder(cx).join("negative/data_err_logs");
+    let _m = cx.mount_at(source.to_str().unwrap(), "mnt", &["-o", "ro"]);
+    for name in ["table_a", "table_b"] {
+        cx.sh(&format!(
+            "cat mnt/{name}/.delta/version mnt/{name}/.delta/info.json; ls mnt/{name}"
+        ))
+        .ok();
+    }
+    for name in [
+        "table_c", "table_d", "table_e", "table_f", "table_h", "table_i",
+    ] {
+        fails_alone(cx, name);
+    }
+}
+
+fn appends_and_deletes_on_a_copy(cx: &Cx) {
+    let source = folder(cx).join("kernel-golden");
+    for name in [
+        "basic-with-inserts-deletes-checkpoint",
+        "multi-part-checkpoint",
+        "v2-checkpoint-json",
+    ] {
+        let from = source.join(name).join("delta");
+        cx.sh(&format!(
+            "cp -r --no-preserve=mode '{}' wh/{name}",
+            from.display()
+        ))
+        .ok();
+    }
+    let _m = cx.mount();
+    for name in [
+        "basic-with-inserts-deletes-checkpoint",
+        "multi-part-checkpoint",
+        "v2-checkpoint-json",
+    ] {
+        let version = cx.table(name).version();
+        let rows = |cx: &Cx| -> u64 {
+            let text = cx.sh(&format!("cat mnt/{name}/.delta/info.json")).ok();
+            let info: Value = serde_json::from_str(&text).unwrap();
+            info["rows"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{name}: rows in {text}"))
+        };
+        let before = rows(cx);
+        let ran = cx.sh(&format!(
+            "f=$(find mnt/{name} -name '*.parquet' -size +0 | head -1); cat \"$f\" > in/{name}.parquet
+             cp in/{name}.parquet mnt/{name}/more.parquet; cmp in/{name}.parquet mnt/{name}/more.parquet"
+        ));
+        if !ran.succeeded() {
+            // A writer feature that we lack refuses the write, and says so.
+            assert!(ran.err.contains(EOPNOTSUPP), "{ran}");
+            assert_eq!(cx.table(name).version(), version);
+            continue;
+        }
+        assert_eq!(cx.table(name).version(), version + 1);
+        assert!(rows(cx) > before, "{name}");
+        cx.sh(&format!("echo TRUE > mnt/{name}/.delta/ctl/delete"))
+            .ok();
+        assert_eq!(rows(cx), 0, "{name}");
+    }
+}
