@@ -199,7 +199,7 @@ impl Core {
                 }
             }
             _ => {
-                let is_table = matches!(self.dir_kind(owner)?, DirKind::Table(..));
+                let is_table = self.is_table(owner)?;
                 for (name, child) in entry.children(is_table) {
                     let kind = match child.is_dir() {
                         Some(false) => FileKind::File,

@@ -67,21 +67,20 @@ impl Core {
     }
 
     fn child_of_dir(&self, path: &Path, name: &OsStr) -> FsResult<Node> {
-        let kind = self.dir_kind(path)?;
         if name == CONTROL_DIR {
-            let is_root = path.as_os_str().is_empty();
-            return match kind {
-                DirKind::Plain if !is_root => Err(FsError::NotFound),
-                DirKind::Plain | DirKind::Table(..) => Ok(Node::Control {
+            // A table that can't be read has a README and a `last` all the same.
+            if self.is_table(path)? || path.as_os_str().is_empty() {
+                return Ok(Node::Control {
                     owner: path.to_owned(),
                     entry: Control::Dir,
-                }),
-            };
+                });
+            }
+            return Err(FsError::NotFound);
         }
         if is_reserved(name) {
             return Err(FsError::NotFound);
         }
-        match kind {
+        match self.dir_kind(path)? {
             DirKind::Table(handle, snapshot) => {
                 self.child_of_table(path, &handle, &snapshot, "", name)
             }
@@ -110,6 +109,11 @@ impl Core {
             table::TableError::Store(e) if e.is_absent() => FsError::NotFound,
             other => domain(other),
         }
+    }
+
+    pub(super) fn is_table(&self, path: &Path) -> FsResult<bool> {
+        let place = self.catalog.place(path).map_err(|e| self.absent(&e))?;
+        Ok(matches!(place, table::Place::Table))
     }
 
     pub(super) fn dir_kind(&self, path: &Path) -> FsResult<DirKind> {
@@ -198,7 +202,7 @@ impl Core {
                 self.staged(&place, name).ok_or(FsError::NotFound)
             }
             _ => {
-                let is_table = matches!(self.dir_kind(owner)?, DirKind::Table(..));
+                let is_table = self.is_table(owner)?;
                 let name = name.to_str().ok_or(FsError::NotFound)?;
                 match entry.child(name, is_table) {
                     Some(child) => node(child),

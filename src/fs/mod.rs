@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use api::*;
 
-use crate::env::Env;
+use crate::env::{Env, Millis};
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Dir;
@@ -38,7 +38,7 @@ use crate::table::{Catalog, Snapshot, Table};
 use handle::Handles;
 use inode::Inodes;
 use node::Node;
-use outcome::Outcomes;
+use outcome::{Outcome, Outcomes};
 use overlay::Overlay;
 use stage::Fresh;
 
@@ -63,6 +63,8 @@ struct Core {
     rendered: render::Cache,
     fresh: Fresh,
     passthrough: AtomicBool,
+    /// When the mount began: the time of what never changes.
+    started: Millis,
     invalidations: UnboundedSender<Invalidate>,
     receiver: Mutex<Option<UnboundedReceiver<Invalidate>>>,
     runtime: tokio::runtime::Handle,
@@ -90,6 +92,7 @@ impl Fs {
         let core = Arc::new(Core {
             settings: settings.clone(),
             catalog: Catalog::new(root, env.clone()),
+            started: env.now(),
             env,
             inodes: Mutex::new(Inodes::new(Node::Dir(std::path::PathBuf::new()))),
             overlay: Mutex::default(),
@@ -172,6 +175,31 @@ impl Core {
         Ok(())
     }
 
+    /// Keeps a refusal where its user can read it: `.delta/last` of the table.
+    fn told<T>(
+        &self,
+        ino: Ino,
+        caller: Caller,
+        operation: &str,
+        name: impl AsRef<std::ffi::OsStr>,
+        result: FsResult<T>,
+    ) -> FsResult<T> {
+        if let Err(error @ FsError::Domain { .. }) = &result
+            && let Ok(node) = self.node(ino)
+            && let Some(owner) = node.owner()
+        {
+            let mut subject = node.subject();
+            if !name.as_ref().is_empty() {
+                subject.push('/');
+                subject.push_str(&name.as_ref().to_string_lossy());
+            }
+            let subject = subject.trim_start_matches('/');
+            let outcome = Outcome::failed(operation, subject, error, self.env.now());
+            self.outcomes().note(owner, caller.uid, None, outcome);
+        }
+        result
+    }
+
     fn invalidate(&self, what: Invalidate) {
         // Without a mount there is nobody to tell.
         let _ = self.invalidations.send(what);
@@ -191,8 +219,9 @@ fn domain(failure: &dyn Failure) -> FsError {
 }
 
 impl FileSystem for Fs {
-    async fn lookup(&self, parent: Ino, name: OsString, _caller: Caller) -> FsResult<Entry> {
-        self.on(move |core| core.lookup(parent, &name)).await
+    async fn lookup(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<Entry> {
+        self.on(move |core| core.told(parent, caller, "LOOKUP", &name, core.lookup(parent, &name)))
+            .await
     }
 
     fn forget(&self, ino: Ino, count: u64) {
@@ -208,22 +237,33 @@ impl FileSystem for Fs {
         ino: Ino,
         fh: Option<Fh>,
         change: SetAttr,
-        _caller: Caller,
+        caller: Caller,
     ) -> FsResult<Attr> {
-        self.on(move |core| core.setattr(ino, fh, change)).await
-    }
-
-    async fn mkdir(&self, parent: Ino, name: OsString, _caller: Caller) -> FsResult<Entry> {
-        self.on(move |core| core.mkdir(parent, &name)).await
-    }
-
-    async fn unlink(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
-        self.on(move |core| core.unlink(parent, &name, caller))
+        self.on(move |core| core.told(ino, caller, "SETATTR", "", core.setattr(ino, fh, change)))
             .await
     }
 
-    async fn rmdir(&self, parent: Ino, name: OsString, _caller: Caller) -> FsResult<()> {
-        self.on(move |core| core.rmdir(parent, &name)).await
+    async fn mkdir(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<Entry> {
+        self.on(move |core| core.told(parent, caller, "MKDIR", &name, core.mkdir(parent, &name)))
+            .await
+    }
+
+    async fn unlink(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
+        self.on(move |core| {
+            core.told(
+                parent,
+                caller,
+                "UNLINK",
+                &name,
+                core.unlink(parent, &name, caller),
+            )
+        })
+        .await
+    }
+
+    async fn rmdir(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
+        self.on(move |core| core.told(parent, caller, "RMDIR", &name, core.rmdir(parent, &name)))
+            .await
     }
 
     async fn rename(
@@ -240,7 +280,8 @@ impl FileSystem for Fs {
     }
 
     async fn open(&self, ino: Ino, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
-        self.on(move |core| core.open(ino, flags, caller)).await
+        self.on(move |core| core.told(ino, caller, "OPEN", "", core.open(ino, flags, caller)))
+            .await
     }
 
     async fn create(
@@ -250,8 +291,16 @@ impl FileSystem for Fs {
         flags: OpenFlags,
         caller: Caller,
     ) -> FsResult<(Entry, Opened)> {
-        self.on(move |core| core.create(parent, &name, flags, caller))
-            .await
+        self.on(move |core| {
+            core.told(
+                parent,
+                caller,
+                "CREATE",
+                &name,
+                core.create(parent, &name, flags, caller),
+            )
+        })
+        .await
     }
 
     async fn read(&self, _ino: Ino, fh: Fh, offset: u64, size: u32) -> FsResult<Bytes> {
@@ -287,8 +336,9 @@ impl FileSystem for Fs {
             .await;
     }
 
-    async fn opendir(&self, ino: Ino, _caller: Caller) -> FsResult<Fh> {
-        self.on(move |core| core.opendir(ino)).await
+    async fn opendir(&self, ino: Ino, caller: Caller) -> FsResult<Fh> {
+        self.on(move |core| core.told(ino, caller, "OPENDIR", "", core.opendir(ino)))
+            .await
     }
 
     async fn readdir(&self, _ino: Ino, fh: Fh, offset: u64, max: usize) -> FsResult<Vec<DirItem>> {

@@ -45,6 +45,29 @@ impl Node {
         }
     }
 
+    /// The directory of the table that it belongs to, or that it may be.
+    pub(super) fn owner(&self) -> Option<&Path> {
+        match self {
+            Node::Dir(path) => Some(path),
+            Node::Partition { table, .. } | Node::Data { table, .. } => Some(table),
+            Node::Staged(stage) => Some(&stage.place.table),
+            Node::Control { owner, .. } => Some(owner),
+            Node::Foreign(_) => None,
+        }
+    }
+
+    /// What it is called below its table, for messages.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Node::Dir(_) => String::new(),
+            Node::Partition { dir, .. } => dir.trim_end_matches('/').to_owned(),
+            Node::Data { file, .. } => file.visible.to_string(),
+            Node::Staged(stage) => format!("{}{}", stage.place.dir, stage.name().display()),
+            Node::Foreign(path) => path.display().to_string(),
+            Node::Control { entry, .. } => format!(".delta/{}", entry.path()),
+        }
+    }
+
     /// The number of the node: a hash of its key, so that it is the same whoever asks and whenever.
     pub(super) fn number(&self) -> Ino {
         if let Node::Dir(path) = self

@@ -236,6 +236,10 @@ impl Core {
         if flags.append {
             return Err(append_refused());
         }
+        // Whoever wants to read it, too, means to change it in place.
+        if flags.read && !flags.truncate {
+            return Err(super::stage::random_write());
+        }
         self.overwrite(table, handle, snapshot, live, caller)?;
         Err(FsError::Stale)
     }

@@ -29,32 +29,23 @@ pub(super) struct Cache(Mutex<HashMap<PathBuf, Rendered>>);
 #[derive(Debug, Default)]
 struct Rendered {
     table: String,
-    version: u64,
-    texts: HashMap<String, Bytes>,
+    /// By entry: the version for which it was made, and the time of the version since which it is the same.
+    texts: HashMap<String, (u64, Content)>,
     history: Arc<Vec<HistoryEntry>>,
 }
 
 impl Core {
     /// The content of a control file of `owner`.
     pub(super) fn content(&self, owner: &Path, entry: &Control) -> FsResult<Content> {
-        let (table, snapshot) = match self.dir_kind(owner)? {
-            DirKind::Table(table, snapshot) => (table, snapshot),
-            DirKind::Plain => {
-                return match entry {
-                    Control::Readme => Ok(Content {
-                        text: readme(false).into(),
-                        mtime_ms: 0,
-                    }),
-                    _ => Err(FsError::NotFound),
-                };
-            }
-        };
-        let fresh = Content {
-            text: Bytes::new(),
-            mtime_ms: snapshot.timestamp(),
-        };
         match entry {
             Control::Last => return Ok(self.last(owner, None)),
+            Control::Readme => {
+                let text = Bytes::from(readme(self.is_table(owner)?));
+                return Ok(Content {
+                    text,
+                    mtime_ms: self.started,
+                });
+            }
             Control::Verb(verb) => {
                 return Ok(match self.outcomes().verb(owner, *verb) {
                     Some(outcome) => Content {
@@ -63,18 +54,22 @@ impl Core {
                     },
                     None => Content {
                         text: usage(*verb).into(),
-                        ..fresh
+                        mtime_ms: self.started,
                     },
                 });
             }
             _ => {}
         }
+        let DirKind::Table(table, snapshot) = self.dir_kind(owner)? else {
+            return Err(FsError::NotFound);
+        };
+        // What an unknown protocol means is unknown, its version and schema included.
+        snapshot.check_read().map_err(|e| domain(&e))?;
         let key = entry.path();
-        if let Some(text) = self.rendered.get(owner, &snapshot, &key) {
-            return Ok(Content { text, ..fresh });
+        if let Some(content) = self.rendered.get(owner, &snapshot, &key) {
+            return Ok(content);
         }
         let text = match entry {
-            Control::Readme => readme(true),
             Control::Version => format!("{}\n", snapshot.version()),
             Control::Info => info(owner, &snapshot),
             Control::SchemaJson => schema_json(&snapshot),
@@ -82,9 +77,7 @@ impl Core {
             Control::HistoryJsonl => history_jsonl(&self.history(owner, &table, &snapshot)?),
             _ => return Err(FsError::IsDir),
         };
-        let text = Bytes::from(text);
-        self.rendered.keep(owner, &snapshot, key, text.clone());
-        Ok(Content { text, ..fresh })
+        Ok(self.rendered.keep(owner, &snapshot, key, text.into()))
     }
 
     /// The outcome of the last operation of a user, or of anybody.
@@ -100,7 +93,7 @@ impl Core {
             },
             None => Content {
                 text: Bytes::from_static(b"{\"outcome\":\"none yet\"}\n"),
-                mtime_ms: 0,
+                mtime_ms: self.started,
             },
         }
     }
@@ -142,19 +135,31 @@ impl Cache {
                 ..Rendered::default()
             };
         }
-        if rendered.version != snapshot.version() {
-            rendered.texts.clear();
-            rendered.version = snapshot.version();
-        }
         work(rendered)
     }
 
-    fn get(&self, owner: &Path, snapshot: &Snapshot, key: &str) -> Option<Bytes> {
-        self.with(owner, snapshot, |r| r.texts.get(key).cloned())
+    fn get(&self, owner: &Path, snapshot: &Snapshot, key: &str) -> Option<Content> {
+        self.with(owner, snapshot, |r| {
+            r.texts
+                .get(key)
+                .filter(|(v, _)| *v == snapshot.version())
+                .map(|(_, c)| c.clone())
+        })
     }
 
-    fn keep(&self, owner: &Path, snapshot: &Snapshot, key: String, text: Bytes) {
-        self.with(owner, snapshot, |r| r.texts.insert(key, text));
+    /// Content that a new version did not change keeps its time: editors warn otherwise (BUGS.md D114).
+    fn keep(&self, owner: &Path, snapshot: &Snapshot, key: String, text: Bytes) -> Content {
+        self.with(owner, snapshot, |r| {
+            let content = match r.texts.get(&key) {
+                Some((_, old)) if old.text == text => old.clone(),
+                _ => Content {
+                    text,
+                    mtime_ms: snapshot.timestamp(),
+                },
+            };
+            r.texts.insert(key, (snapshot.version(), content.clone()));
+            content
+        })
     }
 
     fn history(&self, owner: &Path, snapshot: &Snapshot) -> Arc<Vec<HistoryEntry>> {
@@ -189,7 +194,6 @@ fn info(owner: &Path, snapshot: &Snapshot) -> String {
     let totals = snapshot.totals();
     let metadata = snapshot.metadata();
     let rows = (totals.uncounted == 0).then(|| totals.records.saturating_sub(totals.deleted));
-    let reading = snapshot.check_read().err().map(|e| e.to_string());
     let writing = snapshot.check_write().err().map(|e| e.to_string());
     pretty(&json!({
         "id": metadata.id,
@@ -202,7 +206,6 @@ fn info(owner: &Path, snapshot: &Snapshot) -> String {
             "minWriterVersion": snapshot.protocol().min_writer_version,
         },
         "features": protocol::feature_names(snapshot.protocol()),
-        "reading_refused": reading,
         "writing_refused": writing,
         "isolation_level": properties::isolation_level(metadata),
         "partition_columns": metadata.partition_columns,

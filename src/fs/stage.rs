@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) opener: Option<u32>,
     /// Why the last attempt failed.
     pub(super) failure: Option<String>,
+    /// The last writer died from a signal.
+    pub(super) killed: bool,
     pub(super) modified: Millis,
 }
 
@@ -96,6 +98,7 @@ impl Stage {
                 writers: 0,
                 opener: None,
                 failure: None,
+                killed: false,
                 modified: env.now(),
             }),
         }
@@ -221,7 +224,7 @@ impl State {
     }
 }
 
-fn random_write() -> FsError {
+pub(super) fn random_write() -> FsError {
     FsError::Domain {
         kind: Kind::Denied,
         message: "a committed data file can't be changed in place".to_owned(),

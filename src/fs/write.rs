@@ -81,8 +81,10 @@ impl Core {
             .settling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let killed = is_killed(caller.pid);
         let (file, name, opener) = {
-            let state = stage.state();
+            let mut state = stage.state();
+            state.killed = killed;
             if !state.dirty || !matches!(state.phase, Phase::Open) {
                 return Ok(());
             }
@@ -92,7 +94,7 @@ impl Core {
         if length == 0 || self.kind_of(stage)? != Dropped::Data {
             return Ok(());
         }
-        if is_killed(caller.pid) {
+        if killed {
             stage.state().failure =
                 Some("the writer was killed before it closed the file".to_owned());
             return Ok(());
@@ -296,7 +298,7 @@ impl Core {
             .settling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let (name, file, failure, dirty, replaces) = {
+        let (name, file, failure, dirty, dropped) = {
             let mut state = stage.state();
             state.writers = state.writers.saturating_sub(1);
             if state.writers > 0 || !matches!(state.phase, Phase::Open) {
@@ -307,7 +309,7 @@ impl Core {
                 Arc::clone(&state.file),
                 state.failure.clone(),
                 state.dirty,
-                state.replaces.is_some(),
+                state.replaces.is_some() || state.killed,
             )
         };
         let length = file.metadata().map_or(0, |m| m.len());
@@ -317,8 +319,8 @@ impl Core {
                 format!("{INCOMPLETE} when its last descriptor was closed; nothing was committed")
             });
             self.reject(&stage.place.table, &name.to_string_lossy(), &file, &reason);
-        } else if !replaces {
-            // Scratch, or a placeholder that waits for its first byte.
+        } else if !dropped || !is_data {
+            // Scratch, or a placeholder that waits for its first byte. Nobody waits for that of a dead writer.
             return;
         }
         stage.state().phase = Phase::Gone;

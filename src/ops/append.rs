@@ -204,7 +204,8 @@ impl Placed {
             target,
             &mut scratch,
             check.as_mut().map(|c| c as &mut dyn RowCheck),
-        )?;
+        )
+        .map_err(|e| OpError::Input(Box::new(e)))?;
         let mut placed = Placed {
             adds: Vec::new(),
             paths: Vec::new(),

@@ -26,7 +26,8 @@ pub fn create_from(
     request: &Append<'_>,
     features: TableFeatures,
 ) -> Result<(Table, Appended), OpError> {
-    let schema = table_schema(&inspect(request.input)?)?;
+    let file = inspect(request.input).map_err(|e| OpError::Input(Box::new(e)))?;
+    let schema = table_schema(&file)?;
     if schema.fields.is_empty() {
         return Err(OpError::NoColumns);
     }

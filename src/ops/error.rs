@@ -24,6 +24,8 @@ pub enum OpError {
         path: String,
         source: Box<DataFileError>,
     },
+    #[error(transparent)]
+    Input(Box<DataFileError>),
     #[error("{0} is not a live file of the table any more")]
     Gone(String),
     #[error("the column name `{0}` holds a character that Delta allows only with column mapping")]
@@ -64,6 +66,11 @@ impl Failure for OpError {
             OpError::Engine(e) => e.kind(),
             OpError::Control(e) => e.kind(),
             OpError::File { source, .. } => source.kind(),
+            // Damage in a file that somebody brings is their mistake, not the store's.
+            OpError::Input(e) => match e.kind() {
+                Kind::Corrupt => Kind::Invalid,
+                kind => kind,
+            },
             OpError::Gone(_) => Kind::Absent,
             OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
             OpError::FeedNeedsVectors { .. } | OpError::ModernFeatures => Kind::Unsupported,
@@ -78,6 +85,7 @@ impl Failure for OpError {
             OpError::Engine(e) => e.hint(),
             OpError::Control(e) => e.hint(),
             OpError::File { source, .. } => source.hint(),
+            OpError::Input(e) => e.hint(),
             OpError::ColumnName(_) => Some(
                 "rename the column in the file: none of ` ,;{}()` and no line break or tab, or `=`"
                     .to_owned(),

@@ -216,7 +216,8 @@ fn commits(
     target: u64,
 ) -> Result<Snapshot, TableError> {
     let mut next = after.map_or(0, |v| v + 1);
-    for &version in listing.commits.range(next..=target) {
+    // The checkpoint may be the target itself: then there is nothing to add.
+    for &version in listing.commits.range(next..).take_while(|v| **v <= target) {
         if version != next {
             return Err(TableError::Gap {
                 missing: next,
