@@ -125,6 +125,16 @@ impl<'a> Typing<'a> {
 
     /// Some functions answer in nanoseconds, which hold only 1677 to 2262.
     fn in_micros(&self, expr: Expr) -> Result<Expr> {
+        if !matches!(
+            expr,
+            Expr::Literal(..)
+                | Expr::ScalarFunction(_)
+                | Expr::Cast(_)
+                | Expr::TryCast(_)
+                | Expr::Case(_)
+        ) {
+            return Ok(expr);
+        }
         Ok(match self.type_of(&expr) {
             Ok(DataType::Timestamp(unit, zone)) if unit != TimeUnit::Microsecond => {
                 let micros = DataType::Timestamp(TimeUnit::Microsecond, zone);
@@ -348,8 +358,11 @@ impl<'a> Typing<'a> {
         let target = self.type_of(&other)?;
         Ok(match self.fit(&value, &target, &other)? {
             Fit::Exact(value) => (other, literal(value)),
-            Fit::Beyond((digits, 0)) if target.is_integer() && i64::try_from(digits).is_ok() => {
-                (other, literal(value))
+            Fit::Beyond((digits, 0))
+                if target.is_integer()
+                    && let Ok(digits) = i64::try_from(digits) =>
+            {
+                (other, lit(digits))
             }
             Fit::Beyond(number) => {
                 // Exact in 256 bits, whatever the number: no row is equal, the order is right.
