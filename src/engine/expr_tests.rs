@@ -735,3 +735,31 @@ fn long_texts_do_not_use_up_the_stack() {
     let sum = vec!["id"; 400].join(" + ");
     assert_eq!(answer(&format!("{sum} = 400")), "tffn");
 }
+
+#[test]
+#[ignore = "a measurement: cargo test --release … -- --ignored --nocapture"]
+fn a_million_rows() {
+    let ids: ArrayRef = Arc::new(Int32Array::from_iter_values(0..1_000_000));
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values(
+        (0..1_000_000).map(|i| format!("{}{i}", if i % 3 == 0 { 'a' } else { 'b' })),
+    ));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("name", names)]).unwrap();
+    let start = std::time::Instant::now();
+    let predicate = parse("id % 10 = 0 AND name LIKE 'a%'").unwrap();
+    println!("first parse {:?}", start.elapsed());
+    let start = std::time::Instant::now();
+    let predicate = parse(predicate.text()).unwrap();
+    println!("second parse {:?}", start.elapsed());
+    for _ in 0..3 {
+        let start = std::time::Instant::now();
+        let hits = predicate.evaluate(&batch).unwrap().true_count();
+        println!("one batch: {hits} hits in {:?}", start.elapsed());
+    }
+    let start = std::time::Instant::now();
+    let hits: usize = (0..1_000_000)
+        .step_by(8192)
+        .map(|at| batch.slice(at, 8192.min(1_000_000 - at)))
+        .map(|b| predicate.evaluate(&b).unwrap().true_count())
+        .sum();
+    println!("batches of 8192: {hits} hits in {:?}", start.elapsed());
+}
