@@ -347,6 +347,20 @@ fn null_is_neither_true_nor_false() {
         ("id = id", "tttn"),
         ("id <> id", "fffn"),
         ("d = d", "tttn"),
+        ("NOT (id IN (1, 2) AND id IN (7, 8))", "tttn"),
+        ("id NOT IN (1, 2) OR id NOT IN (7, 8)", "tttn"),
+        ("id IN (1, 2) AND id NOT IN (1, NULL)", "fnfn"),
+        ("(id IN (1, 2) AND id IN (7, 8)) IS NULL", "ffft"),
+        ("NOT ((id = 1 OR id = 2) AND (id = 7 OR id = 8))", "tttn"),
+        ("CASE WHEN id > 1 THEN true ELSE false END", "fttf"),
+        (
+            "CASE WHEN id > 1 THEN false WHEN id = 1 THEN true END",
+            "tffn",
+        ),
+        (
+            "NOT CASE WHEN id > 1 THEN true WHEN id = 1 THEN false END",
+            "tffn",
+        ),
     ]);
 }
 

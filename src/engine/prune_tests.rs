@@ -274,7 +274,7 @@ enum Cond {
 
 const OPERATORS: [&str; 7] = ["<", "<=", "=", "<>", ">=", ">", "<=>"];
 
-const OPAQUE_CONDITIONS: [&str; 42] = [
+const OPAQUE_CONDITIONS: &[&str] = &[
     "CAST(i AS BIGINT) > 2",
     "CAST(i AS STRING) > '2'",
     "CAST(b AS BOOLEAN)",
@@ -317,6 +317,19 @@ const OPAQUE_CONDITIONS: [&str; 42] = [
     "NOT flag",
     "day < ts",
     "st IS NULL",
+    "(i IN (1, 2) AND i IN (3, 10)) IS NULL",
+    "(i = 1 OR s = 'a') IS NOT TRUE",
+    "(i > 1 AND s < 'b') IS TRUE",
+    "(i > 1) IS FALSE",
+    "CASE WHEN i > 1 THEN s = 'a' ELSE l = 1 END",
+    "CASE WHEN i > 1 THEN true WHEN i = 1 THEN false END",
+    "coalesce(i > 1, true)",
+    "(i > 1) = (l > 1)",
+    "if(flag, i, l) = 1",
+    "year(day) IN (1969, 1970)",
+    "year(day) NOT IN (1969, 2024)",
+    "year(ts) IS DISTINCT FROM 1970",
+    "nvl(s, 'a') LIKE 'a%'",
 ];
 
 const LIKES: [&str; 8] = ["a%", "a", "a\\\\_%", "a\\\\%", "%b", "_b", "😀%", ""];
