@@ -20,7 +20,8 @@ use crate::schema::{DataType, Primitive, Scalar, StructField, StructType, arrow_
 use super::error::EngineError;
 use super::expr::{Ask, Predicate, Rows};
 use super::functions::opaque;
-use super::typing::{path_of, physical};
+use super::session;
+use super::typing::{Typing, path_of, physical};
 
 /// Field metadata of a widened column (PROTOCOL.md D).
 const TYPE_CHANGES: &str = "delta.typeChanges";
@@ -140,7 +141,13 @@ impl Pruning {
         let of_partition = |name: &str| predicate.partition_columns().iter().any(|p| p == name);
         let mut exact = Vec::new();
         let mut bounded = Vec::new();
-        for part in split_conjunction(predicate.logical()) {
+        let Some(logical) = refutable(predicate, &fields) else {
+            return Pruning {
+                partition: None,
+                stats: None,
+            };
+        };
+        for part in split_conjunction(&logical) {
             if part.is_volatile() {
                 continue;
             }
@@ -155,6 +162,13 @@ impl Pruning {
             stats: conjunction(bounded).and_then(|e| ByStats::new(e, &fields, &of_partition)),
         }
     }
+}
+
+fn refutable(predicate: &Predicate, fields: &StructType) -> Option<Expr> {
+    let names: Vec<String> = fields.fields.iter().map(|f| f.name.clone()).collect();
+    let scope = Rows::new(fields, &names).ok()?.scope().ok()?;
+    let typing = Typing::new(session::state(), &scope);
+    typing.refutable(predicate.logical().clone()).ok()
 }
 
 /// The part that partition values decide, evaluated on one row per file.

@@ -79,6 +79,16 @@ fn parse(sql: &str) -> Result<Expr, EngineError> {
         return Err(EngineError::Empty);
     }
     check_chains(&tokens)?;
+    if let Some(first) = tokens.iter().find(|t| !blank(t))
+        && let Token::Word(word) = &first.token
+        && word.keyword == Keyword::WHERE
+        && word.quote_style.is_none()
+    {
+        return Err(EngineError::Syntax {
+            reason: "expected a condition, found `WHERE`".to_owned(),
+            at: position(first.span),
+        });
+    }
     let mut parser = Parser::new(&DeltaDialect)
         .with_recursion_limit(MAX_NESTING)
         .with_tokens_with_locations(tokens);
@@ -266,11 +276,13 @@ impl Resolver<'_> {
                 return refused("`*`", expr.span());
             }
             Expr::JsonAccess { .. } => return refused("the `:` operator", expr.span()),
-            Expr::Value(value) => {
-                if let Value::Placeholder(_) = value.value {
-                    return refused("a parameter", value.span);
+            Expr::Value(value) => match &value.value {
+                Value::Placeholder(_) => return refused("a parameter", value.span),
+                Value::Number(digits, _) if digits.contains(['e', 'E']) => {
+                    *expr = scientific(digits);
                 }
-            }
+                _ => {}
+            },
             _ => {}
         }
         Ok(())
@@ -338,8 +350,17 @@ impl Resolver<'_> {
                 return Ok(number);
             }
             let columns: Vec<_> = self.schema.fields.iter().map(|f| f.name.clone()).collect();
+            let dotted = steps
+                .iter()
+                .fold(root.value.clone(), |path, step| match step {
+                    Step::Name(name) => format!("{path}.{}", name.value),
+                    _ => path,
+                });
             return Err(EngineError::UnknownColumn {
-                nearest: nearest(&root.value, columns.iter().map(String::as_str)),
+                nearest: match self.schema.field(&dotted) {
+                    Some(field) => Some(field.name.clone()),
+                    None => nearest(&root.value, columns.iter().map(String::as_str)),
+                },
                 name: root.value,
                 at: position(root.span),
                 columns,
@@ -414,6 +435,16 @@ impl Resolver<'_> {
         let refused = |what| Err(EngineError::NotAllowed { what, at });
         if function.over.is_some() {
             return refused("a window function");
+        }
+        if let FunctionArguments::List(list) = &function.args
+            && list.args.iter().any(|a| {
+                matches!(
+                    a,
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Lambda(_)))
+                )
+            })
+        {
+            return refused("a lambda function");
         }
         ident.value = ident.value.to_lowercase();
         ident.quote_style = None;
@@ -569,6 +600,24 @@ fn suffixed_number(word: &str) -> Option<Expr> {
         array: false,
         format: None,
     })
+}
+
+/// `1.5e3` is exact if 38 digits can hold it, else a double.
+fn scientific(digits: &str) -> Expr {
+    let exact = (0..=38).find_map(|scale| {
+        let value = partition::parse_decimal(digits, 38, scale)?;
+        Some(partition::format_decimal(value, scale))
+    });
+    match exact {
+        Some(plain) => Expr::value(Value::Number(plain, false)),
+        None => Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(text(digits.to_owned())),
+            data_type: ast::DataType::Double(ast::ExactNumberInfo::None),
+            array: false,
+            format: None,
+        },
+    }
 }
 
 /// Makes `a AND b AND c …` a tree of logarithmic depth: the parser's is as deep as it is long.

@@ -8,8 +8,8 @@ use datafusion::execution::SessionState;
 use datafusion::functions::core::expr_fn::nullif;
 use datafusion::functions_nested::expr_fn::{array_element, map_extract};
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::expr::{Between, InList, ScalarFunction};
-use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Operator, TryCast, lit, when,
 };
@@ -39,11 +39,15 @@ const INT_ARGUMENTS: [&str; 12] = [
     "space",
 ];
 
+/// Rounds in which functions turn into others.
+const MAX_ROUNDS: usize = 8;
+
 /// Plans expressions over one schema.
 pub(super) struct Typing<'a> {
     state: &'a SessionState,
     schema: &'a DFSchema,
     simplifier: ExprSimplifier,
+    context: SimplifyContext,
 }
 
 impl<'a> Typing<'a> {
@@ -55,15 +59,91 @@ impl<'a> Typing<'a> {
         Typing {
             state,
             schema,
-            simplifier: ExprSimplifier::new(context),
+            simplifier: ExprSimplifier::new(context.clone()),
+            context,
         }
     }
 
-    /// The typed and simplified form.
+    /// The typed form that can be executed.
+    ///
+    /// # Why not DataFusion's simplifier
+    /// Some of its rules (55.2: those that merge IN lists, equalities among them) take NULL for FALSE or TRUE, which
+    /// under NOT selects rows that the condition does not: `NOT (x IN (1, 2) AND x IN (3, 4))` for a NULL.
     pub(super) fn plan(&self, expr: Expr) -> Result<Expr> {
-        let typed = expr.transform_up(|e| self.node(e)).map(|t| t.data)?;
-        let coerced = self.simplifier.coerce(typed, self.schema)?;
-        self.simplifier.simplify(coerced)
+        let typed = expr.transform_up(|e| self.node(e))?.data;
+        let mut expr = self.simplifier.coerce(typed, self.schema)?;
+        // A function may become another one: nvl is coalesce is CASE.
+        for _ in 0..MAX_ROUNDS {
+            let next = expr.transform_up(|e| self.executable(e))?;
+            expr = next.data;
+            if !next.transformed {
+                break;
+            }
+        }
+        Ok(expr)
+    }
+
+    /// One node in the form that is executed: functions expanded, constants evaluated.
+    fn executable(&self, expr: Expr) -> Result<Transformed<Expr>> {
+        let expr = match expr {
+            Expr::ScalarFunction(ScalarFunction { func, args }) => {
+                match func.simplify(args, &self.context)? {
+                    ExprSimplifyResult::Simplified(expr) => return Ok(Transformed::yes(expr)),
+                    ExprSimplifyResult::Original(args) => {
+                        Expr::ScalarFunction(ScalarFunction { func, args })
+                    }
+                }
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let truth = |e: &Expr| match e {
+                    Expr::Literal(ScalarValue::Boolean(Some(v)), _) => Some(*v),
+                    _ => None,
+                };
+                // Whatever the other side is, NULL too.
+                match (op, truth(&left), truth(&right)) {
+                    (Operator::And, Some(true), _) | (Operator::Or, Some(false), _) => {
+                        return Ok(Transformed::yes(*right));
+                    }
+                    (Operator::And, _, Some(true)) | (Operator::Or, _, Some(false)) => {
+                        return Ok(Transformed::yes(*left));
+                    }
+                    (Operator::And, Some(false), _) | (Operator::And, _, Some(false)) => {
+                        return Ok(Transformed::yes(lit(false)));
+                    }
+                    (Operator::Or, Some(true), _) | (Operator::Or, _, Some(true)) => {
+                        return Ok(Transformed::yes(lit(true)));
+                    }
+                    _ => binary(*left, op, *right),
+                }
+            }
+            other => other,
+        };
+        let constant = matches!(expr, Expr::Literal(..));
+        let expr = self.fold(expr)?;
+        let folded = !constant && matches!(expr, Expr::Literal(..));
+        Ok(Transformed::new(expr, folded, TreeNodeRecursion::Continue))
+    }
+
+    /// The same condition as AND and OR over atoms in the forms that statistics can refute. It is true for the
+    /// same rows; where it is not, NULL and FALSE may differ.
+    pub(super) fn refutable(&self, expr: Expr) -> Result<Expr> {
+        let atoms = positive(expr, false);
+        Ok(atoms
+            .transform_down(|e| match &e {
+                Expr::BinaryExpr(BinaryExpr {
+                    op: Operator::And | Operator::Or,
+                    ..
+                }) => Ok(Transformed::no(e)),
+                _ => {
+                    let atom = if is_plain(&e)? {
+                        self.simplifier.simplify(e)?
+                    } else {
+                        e
+                    };
+                    Ok(Transformed::new(atom, true, TreeNodeRecursion::Jump))
+                }
+            })?
+            .data)
     }
 
     /// The executable form of a planned expression.
@@ -125,6 +205,16 @@ impl<'a> Typing<'a> {
 
     /// Some functions answer in nanoseconds, which hold only 1677 to 2262.
     fn in_micros(&self, expr: Expr) -> Result<Expr> {
+        if !matches!(
+            expr,
+            Expr::Literal(..)
+                | Expr::ScalarFunction(_)
+                | Expr::Cast(_)
+                | Expr::TryCast(_)
+                | Expr::Case(_)
+        ) {
+            return Ok(expr);
+        }
         Ok(match self.type_of(&expr) {
             Ok(DataType::Timestamp(unit, zone)) if unit != TimeUnit::Microsecond => {
                 let micros = DataType::Timestamp(TimeUnit::Microsecond, zone);
@@ -348,8 +438,11 @@ impl<'a> Typing<'a> {
         let target = self.type_of(&other)?;
         Ok(match self.fit(&value, &target, &other)? {
             Fit::Exact(value) => (other, literal(value)),
-            Fit::Beyond((digits, 0)) if target.is_integer() && i64::try_from(digits).is_ok() => {
-                (other, literal(value))
+            Fit::Beyond((digits, 0))
+                if target.is_integer()
+                    && let Ok(digits) = i64::try_from(digits) =>
+            {
+                (other, lit(digits))
             }
             Fit::Beyond(number) => {
                 // Exact in 256 bits, whatever the number: no row is equal, the order is right.
@@ -435,6 +528,66 @@ enum Fit {
     Beyond((i128, i8)),
     /// Not ours to judge.
     Other,
+}
+
+/// Pushes NOT down to the atoms.
+fn positive(expr: Expr, negate: bool) -> Expr {
+    match expr {
+        Expr::Not(inner) => positive(*inner, !negate),
+        Expr::IsTrue(inner) if !negate => positive(*inner, false),
+        Expr::IsFalse(inner) if !negate => positive(*inner, true),
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::And | Operator::Or),
+            right,
+        }) => {
+            let op = match (op, negate) {
+                (Operator::And, false) | (Operator::Or, true) => Operator::And,
+                _ => Operator::Or,
+            };
+            binary(positive(*left, negate), op, positive(*right, negate))
+        }
+        expr if !negate => expr,
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.negate().is_some() => {
+            binary(*left, op.negate().unwrap_or(op), *right)
+        }
+        Expr::InList(list) => Expr::InList(InList {
+            negated: !list.negated,
+            ..list
+        }),
+        Expr::Like(like) => Expr::Like(Like {
+            negated: !like.negated,
+            ..like
+        }),
+        Expr::IsNull(inner) => Expr::IsNotNull(inner),
+        Expr::IsNotNull(inner) => Expr::IsNull(inner),
+        other => Expr::Not(Box::new(other)),
+    }
+}
+
+/// Whether an atom holds no condition inside, which the simplifier might get wrong.
+fn is_plain(atom: &Expr) -> Result<bool> {
+    let mut plain = true;
+    atom.apply_children(|child| {
+        child.apply(|e| {
+            plain &= !matches!(
+                e,
+                Expr::InList(_)
+                    | Expr::Not(_)
+                    | Expr::Case(_)
+                    | Expr::BinaryExpr(BinaryExpr {
+                        op: Operator::And | Operator::Or,
+                        ..
+                    })
+            );
+            Ok(if plain {
+                TreeNodeRecursion::Continue
+            } else {
+                TreeNodeRecursion::Stop
+            })
+        })
+    })?;
+    Ok(plain)
 }
 
 /// The executable form of an expression over `schema`.
