@@ -1,0 +1,264 @@
+"""Tables that deltafs wrote, read by others. Run by scripts/interop; `deltafs` and `mount-tests` are in the PATH.
+
+The reference is `mount-tests rows`, an independent replay of the physical table as the mount shows it in `.delta/raw`.
+"""
+import argparse
+import contextlib
+import datetime as dt
+import decimal
+import glob
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+PROBLEMS = []
+CHECKS = 0
+
+
+# ---- readers: a table's directory to a pyarrow table
+
+def delta_rs(path):
+    from deltalake import DeltaTable, QueryBuilder
+    return pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("select * from t"))
+
+
+def duckdb_delta(path):
+    import duckdb
+    import duckdb_extension_delta
+    package = os.path.dirname(duckdb_extension_delta.__file__)
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection.execute("LOAD '%s'" % glob.glob(package + "/extensions/*/delta.duckdb_extension")[0])
+    return connection.execute("select * from delta_scan(?)", [path]).to_arrow_table()
+
+
+def polars_delta(path):
+    import polars
+    return polars.scan_delta(path).collect().to_arrow()
+
+
+def polars_kernel(path):
+    import polars_deltalake
+    return polars_deltalake.scan_delta(path).collect().to_arrow()
+
+
+READERS = [delta_rs, duckdb_delta, polars_delta, polars_kernel]
+
+
+# ---- rows as text, as `mount-tests rows` prints them
+
+def text(value):
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case dt.datetime():
+            epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC if value.tzinfo else None)
+            return f"{(value - epoch) // dt.timedelta(microseconds=1)}us"
+        case decimal.Decimal():
+            return format(value, "f")
+        case dict():
+            return "{%s}" % ",".join(f"{k}:{text(v)}" for k, v in value.items())
+        case list():
+            return "[%s]" % ",".join(text(v) for v in value)
+        case _:
+            return str(value)
+
+
+def rows(table, order):
+    columns = [table[name].to_pylist() for name in order]
+    return sorted("|".join(text(v) for v in row) for row in zip(*columns))
+
+
+def ours(path):
+    return subprocess.run(["mount-tests", "rows", path], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def compare(what, backing, mounted):
+    """Every reader against the reference, on the backing directory and through the mount's raw/."""
+    global CHECKS
+    raw = f"{mounted}/.delta/raw"
+    expected = ours(raw)
+    schema = json.loads(pathlib.Path(mounted, ".delta/schema.json").read_text())
+    order = [field["name"] for field in schema["fields"]]
+    version = pathlib.Path(mounted, ".delta/version").read_text().strip()
+    for reader in READERS:
+        for place, path in (("backing", backing), ("raw", raw)):
+            CHECKS += 1
+            try:
+                found = rows(reader(path), order)
+            except BaseException as error:  # pyo3 panics are no Exceptions
+                PROBLEMS.append(f"{what}, version {version}: {reader.__name__} on {place} fails: {error}")
+                continue
+            if found != expected:
+                extra = sorted(set(found) - set(expected))[:3]
+                missing = sorted(set(expected) - set(found))[:3]
+                PROBLEMS.append(f"{what}, version {version}: {reader.__name__} on {place} reads {len(found)} rows, "
+                                f"we {len(expected)}; extra {extra}, missing {missing}")
+    print(f"{what}: version {version}, {len(expected)} rows, {len(READERS)} readers")
+
+
+# ---- what is written
+
+def orders(first, count, countries=None):
+    ids = range(first, first + count)
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "name": pa.array([None if i % 7 == 0 else f"n{i} é" for i in ids]),
+        "amount": pa.array([i / 4 for i in ids], pa.float64()),
+        "price": pa.array([decimal.Decimal(i).scaleb(-2) for i in ids], pa.decimal128(10, 2)),
+        "day": pa.array([dt.date(1969, 12, 25) + dt.timedelta(days=i % 400) for i in ids]),
+        "at": pa.array([i * 1_000_003 - 5_000_000 for i in ids], pa.timestamp("us", "UTC")),
+        "yes": pa.array([i % 3 == 0 for i in ids]),
+        "tags": pa.array([[i, None] if i % 2 else [] for i in ids], pa.list_(pa.int32())),
+        "addr": pa.array([{"zip": f"{i:05}", "city": None} for i in ids],
+                         pa.struct([("zip", pa.string()), ("city", pa.string())])),
+    }
+    if countries:
+        columns["country"] = pa.array([countries[i % len(countries)] for i in ids])
+    return pa.table(columns)
+
+
+def delete(table, predicate):
+    with open(f"{table}/.delta/ctl/delete", "w") as control:
+        control.write(predicate + "\n")
+
+
+DELTA_TYPES = {"id": "long", "name": "string", "amount": "double", "price": "decimal(10,2)", "day": "date",
+               "at": "timestamp", "yes": "boolean",
+               "tags": {"type": "array", "elementType": "integer", "containsNull": True},
+               "addr": {"type": "struct", "fields": [
+                   {"name": n, "type": "string", "nullable": True, "metadata": {}} for n in ("zip", "city")]},
+               "country": "string"}
+
+
+def partitioned(path):
+    """An empty partitioned table with deletion vectors, as another system would make it."""
+    os.makedirs(f"{path}/_delta_log")
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in DELTA_TYPES.items()]
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
+                      "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}},
+        {"metaData": {"id": "6f1c4d2e-0a53-4a59-9d1f-1d2f6a3b8c55", "format": {"provider": "parquet", "options": {}},
+                      "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                      "partitionColumns": ["country"],
+                      "configuration": {"delta.enableDeletionVectors": "true"}, "createdTime": 1700000000000}},
+    ]
+    pathlib.Path(path, "_delta_log", "0" * 20 + ".json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+
+
+def drop(rows_, target):
+    """By way of a file beside the mount, as `cp` would."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as source:
+        pq.write_table(rows_, source.name)
+        shutil.copyfile(source.name, target)
+
+
+def plain(warehouse, lake):
+    table = f"{lake}/plain"
+    os.mkdir(table)
+    for i in range(3):
+        drop(orders(i * 1000, 1000), f"{table}/{i}.parquet")
+    compare("three appends", f"{warehouse}/plain", table)
+    delete(table, "id % 10 = 3 AND name IS NOT NULL")
+    compare("scattered rows deleted", f"{warehouse}/plain", table)
+    delete(table, "at < TIMESTAMP '1970-01-01T00:05:00Z' OR price BETWEEN 12 AND 13.5")
+    compare("deleted again", f"{warehouse}/plain", table)
+    pq.write_table(orders(9000, 10), f"{table}/2.parquet")
+    compare("a file overwritten", f"{warehouse}/plain", table)
+    os.unlink(f"{table}/0.parquet")
+    delete(table, "id >= 1000 AND id < 2000")
+    compare("files removed", f"{warehouse}/plain", table)
+    delete(table, "TRUE")
+    compare("everything deleted", f"{warehouse}/plain", table)
+
+
+def parts(warehouse, lake):
+    odd = ["DE", "a/b", "50% é", "x=y z", None]
+    partitioned(f"{warehouse}/parts")
+    table = f"{lake}/parts"
+    drop(orders(0, 500, odd), f"{table}/mixed.parquet")
+    os.mkdir(f"{table}/country=FR")
+    drop(orders(1000, 100), f"{table}/country=FR/fr.parquet")
+    compare("partitions", f"{warehouse}/parts", table)
+    delete(table, "country = 'a/b' OR country IS NULL AND id < 100")
+    compare("a partition deleted", f"{warehouse}/parts", table)
+    delete(table, "amount > 40 AND country <> 'FR'")
+    compare("rows of partitions deleted", f"{warehouse}/parts", table)
+
+
+def long_log(warehouse, lake):
+    table = f"{lake}/long"
+    os.mkdir(table)
+    for i in range(25):
+        drop(orders(i * 10, 10), f"{table}/{i:02}.parquet")
+        if i % 6 == 5:
+            delete(table, f"id % 10 = {i // 6}")
+    compare("a log with checkpoints", f"{warehouse}/long", table)
+    if not os.path.exists(f"{warehouse}/long/_delta_log/_last_checkpoint"):
+        PROBLEMS.append("no checkpoint after 25 appends")
+
+
+def others_go_on(warehouse, lake):
+    """delta-rs appends to a table of ours, and we go on."""
+    from deltalake import write_deltalake
+    table = f"{lake}/both"
+    os.mkdir(table)
+    drop(orders(0, 100), f"{table}/a.parquet")
+    delete(table, "id < 10")
+    write_deltalake(f"{warehouse}/both", orders(100, 50), mode="append")
+    drop(orders(200, 10), f"{table}/b.parquet")
+    delete(table, "id IN (100, 205)")
+    compare("delta-rs and deltafs in turns", f"{warehouse}/both", table)
+    if len(ours(f"{warehouse}/both")) != 148:
+        PROBLEMS.append(f"expected 148 rows of two writers, found {len(ours(f'{warehouse}/both'))}")
+
+
+def minimal(warehouse, lake):
+    table = f"{lake}/minimal"
+    os.mkdir(table)
+    drop(orders(0, 1000), f"{table}/a.parquet")
+    delete(table, "id % 3 = 1")
+    compare("copy-on-write", f"{warehouse}/minimal", table)
+
+
+@contextlib.contextmanager
+def mounted(warehouse, lake, *options):
+    subprocess.run(["deltafs", "mount", *options, warehouse, lake], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["deltafs", "umount", lake], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the tables")
+    keep = parser.parse_args().keep
+    root = tempfile.mkdtemp(prefix="deltafs-interop-")
+    warehouse, lake = f"{root}/warehouse", f"{root}/lake"
+    os.makedirs(warehouse)
+    os.makedirs(lake)
+    with mounted(warehouse, lake):
+        for step in (plain, parts, long_log, others_go_on):
+            step(warehouse, lake)
+    with mounted(warehouse, lake, "--table-features=minimal"):
+        minimal(warehouse, lake)
+    if keep:
+        print(f"kept {root}")
+    else:
+        shutil.rmtree(root)
+    for problem in PROBLEMS:
+        print(problem)
+    print(f"{CHECKS} readings, {len(PROBLEMS)} problems")
+    sys.exit(bool(PROBLEMS))
+
+
+main()
