@@ -84,7 +84,8 @@ pub(crate) struct Partition {
 /// Decides whether `file` fits `target`, by its schema alone.
 ///
 /// Columns match by name at every depth, ignoring case, in any order. Missing nullable columns become NULL; a
-/// partition column that neither file nor directory gives is NULL.
+/// partition column that neither file nor directory gives is an error: its rows would all be NULL there, and
+/// nobody has said so.
 ///
 /// # Errors
 /// The first column that does not fit: [`DataFileError::ExtraColumn`], [`DataFileError::Ambiguous`],
@@ -128,8 +129,12 @@ pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFil
         let given = fixed.iter().find(|(f, _)| same_name(f, name));
         let value = match given {
             Some((_, value)) => Some(value.clone()),
-            None if in_file => None,
-            None => Some(Scalar::Null),
+            None if in_file || file.rows == 0 => None,
+            None => {
+                return Err(DataFileError::NoPartition {
+                    column: field.name.clone(),
+                });
+            }
         };
         if value == Some(Scalar::Null) && !field.nullable && file.rows > 0 {
             return Err(DataFileError::Nulls {

@@ -100,6 +100,10 @@ pub enum DataFileError {
         expected: String,
         found: String,
     },
+    #[error(
+        "the table is partitioned by `{column}`, which neither the file nor its directory gives"
+    )]
+    NoPartition { column: String },
     #[error("`{column}` is not a partition column of the table")]
     NotPartition { column: String },
     #[error("partition column `{column}`: the value {value} has no text form that reads back")]
@@ -202,6 +206,7 @@ impl Failure for DataFileError {
             | E::Value { .. }
             | E::Nulls { .. }
             | E::PartitionDiffers { .. }
+            | E::NoPartition { .. }
             | E::NotPartition { .. }
             | E::PartitionText { .. }
             | E::TooManyPartitions { .. }
@@ -211,6 +216,11 @@ impl Failure for DataFileError {
 
     fn hint(&self) -> Option<String> {
         use DataFileError as E;
+        if let E::NoPartition { column } = self {
+            return Some(format!(
+                "copy it into the directory {column}=VALUE of the table (mkdir it if it is new), or add the column"
+            ));
+        }
         let text = match self {
             E::Schema(source) => return source.hint(),
             E::Refused { hint, .. } => return hint.clone(),

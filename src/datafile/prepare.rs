@@ -74,13 +74,14 @@ pub fn prepare(
     check: Option<&mut dyn RowCheck>,
 ) -> Result<Prepared, DataFileError> {
     let file = inspect(input)?;
+    // A file without rows is held against the schema, too: it says what the next one will be.
+    let plan = conform(&file, target)?;
     if file.rows == 0 {
         return Ok(Prepared {
             files: Vec::new(),
             rows: 0,
         });
     }
-    let plan = conform(&file, target)?;
     let copy = input
         .try_clone()
         .map_err(|e| DataFileError::io("reading", e))?;

@@ -7,6 +7,7 @@ use parquet::basic::Type as Physical;
 
 use super::adopt::{Inspected, inspect};
 use super::conform::is_partition;
+use super::convert::MappingMode;
 use super::error::DataFileError;
 use crate::schema::{
     DataType, Primitive, SchemaError, StructType, from_arrow_schema, from_arrow_type,
@@ -21,6 +22,31 @@ pub enum RawView {
     Differs(String),
 }
 
+/// Some writers leave the change feed's column, empty, in data files; readers ignore it (PROTOCOL.md H).
+const CHANGE_TYPE: &str = "_change_type";
+
+/// Why stored names are not to be taken for the table's. The names alone don't tell: two columns may have
+/// swapped theirs.
+fn renamed(schema: &StructType, mapping: MappingMode) -> Option<String> {
+    match mapping {
+        MappingMode::None => None,
+        MappingMode::Id => Some("its columns are mapped by id".to_owned()),
+        MappingMode::Name => {
+            let mut found = None;
+            schema.any_field(&mut |f| {
+                if f.physical_name() != f.name {
+                    found = Some(format!(
+                        "its column `{}` is stored under another name",
+                        f.name
+                    ));
+                }
+                found.is_some()
+            });
+            found
+        }
+    }
+}
+
 /// Compares the columns of `file` with the table's. Costs a read of the footer.
 ///
 /// # Errors
@@ -29,7 +55,11 @@ pub fn raw_view(
     file: &File,
     schema: &StructType,
     partition_columns: &[String],
+    mapping: MappingMode,
 ) -> Result<RawView, DataFileError> {
+    if let Some(reason) = renamed(schema, mapping) {
+        return Ok(RawView::Differs(reason));
+    }
     let file = inspect(file)?;
     let int96 = int96_leaves(&file);
     let fields = file.schema.fields();
@@ -63,6 +93,7 @@ pub fn raw_view(
     }
     let extra = fields
         .iter()
+        .filter(|f| f.name() != CHANGE_TYPE)
         .find(|f| schema.fields.iter().all(|c| c.name != *f.name()));
     Ok(match extra {
         Some(field) => {
@@ -138,5 +169,95 @@ fn same_type(found: &DataType, wanted: &DataType, int96: bool) -> bool {
                 && same_type(&f.value_type, &w.value_type, int96)
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+    use crate::schema::{MAPPING_PHYSICAL_NAME, StructField};
+
+    fn file(columns: Vec<(&str, ArrayRef)>) -> File {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = tempfile::tempfile().unwrap();
+        let mut writer = ArrowWriter::try_new(&mut out, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        out
+    }
+
+    fn table(columns: &[(&str, Primitive)]) -> StructType {
+        let field = |(name, p): &(&str, Primitive)| {
+            StructField::new(*name, DataType::Primitive(p.clone()), true)
+        };
+        StructType {
+            fields: columns.iter().map(field).collect(),
+        }
+    }
+
+    fn same(file: &File, schema: &StructType, mapping: MappingMode) -> bool {
+        raw_view(file, schema, &["p".to_owned()], mapping).unwrap() == RawView::Same
+    }
+
+    #[test]
+    fn only_the_tables_own_columns_are_served_as_they_are() {
+        let ints: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        let longs: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+        let stored = file(vec![("a", longs.clone()), ("b", texts.clone())]);
+        let ab = table(&[("a", Primitive::Long), ("b", Primitive::String)]);
+        assert!(same(&stored, &ab, MappingMode::None));
+        // Another order is the same columns; a partition column and a void one are in no file.
+        let ba = table(&[
+            ("b", Primitive::String),
+            ("p", Primitive::Long),
+            ("v", Primitive::Void),
+            ("a", Primitive::Long),
+        ]);
+        assert!(same(&stored, &ba, MappingMode::None));
+        let added = table(&[
+            ("a", Primitive::Long),
+            ("b", Primitive::String),
+            ("c", Primitive::Long),
+        ]);
+        assert!(!same(&stored, &added, MappingMode::None));
+        assert!(!same(
+            &stored,
+            &table(&[("a", Primitive::Long)]),
+            MappingMode::None
+        ));
+        assert!(!same(
+            &stored,
+            &table(&[("A", Primitive::Long), ("b", Primitive::String)]),
+            MappingMode::None
+        ));
+        let narrow = file(vec![("a", ints), ("b", texts.clone())]);
+        assert!(!same(&narrow, &ab, MappingMode::None), "widened since");
+        let feed = file(vec![
+            ("a", longs),
+            ("b", texts.clone()),
+            ("_change_type", texts),
+        ]);
+        assert!(same(&feed, &ab, MappingMode::None));
+    }
+
+    #[test]
+    fn swapped_names_are_not_the_same_names() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+        let stored = file(vec![("a", texts.clone()), ("b", texts)]);
+        let mut schema = table(&[("a", Primitive::String), ("b", Primitive::String)]);
+        assert!(same(&stored, &schema, MappingMode::Name));
+        assert!(!same(&stored, &schema, MappingMode::Id));
+        for (field, physical) in schema.fields.iter_mut().zip(["b", "a"]) {
+            field
+                .metadata
+                .insert(MAPPING_PHYSICAL_NAME.to_owned(), physical.into());
+        }
+        assert!(!same(&stored, &schema, MappingMode::Name));
     }
 }

@@ -275,8 +275,11 @@ impl FileSystem for Fs {
         flags: RenameFlags,
         caller: Caller,
     ) -> FsResult<()> {
-        self.on(move |core| core.rename(parent, &name, new_parent, &new_name, flags, caller))
-            .await
+        self.on(move |core| {
+            let renamed = core.rename(parent, &name, new_parent, &new_name, flags, caller);
+            core.told(parent, caller, "RENAME", &name, renamed)
+        })
+        .await
     }
 
     async fn open(&self, ino: Ino, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {

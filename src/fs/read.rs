@@ -74,7 +74,12 @@ impl Core {
                 ),
             ));
         }
-        match raw_view(&file, snapshot.schema(), snapshot.partition_columns()) {
+        match raw_view(
+            &file,
+            snapshot.schema(),
+            snapshot.partition_columns(),
+            snapshot.mapping(),
+        ) {
             Ok(RawView::Same) => self.open_file(file, true),
             Ok(RawView::Differs(reason)) => Err(needs_logical_view(&live.visible, &reason)),
             Err(e) => Err(domain(&e)),
@@ -212,6 +217,8 @@ impl Core {
             let mut state = stage.state();
             state.writers += 1;
             state.opener = opener;
+            // Until it is closed: a writer that dies in its open sends a RELEASE and no FLUSH.
+            state.killed = true;
         }
         let handle = Handle::Stage {
             stage: Arc::clone(stage),

@@ -54,7 +54,7 @@ pub(super) struct State {
     pub(super) opener: Option<u32>,
     /// Why the last attempt failed.
     pub(super) failure: Option<String>,
-    /// The last writer died from a signal.
+    /// The last writer has not closed it, or died from a signal.
     pub(super) killed: bool,
     pub(super) modified: Millis,
 }

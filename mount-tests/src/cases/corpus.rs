@@ -131,7 +131,7 @@ fn table(cx: &Cx, backing: &Path, shown: &str) -> Vec<String> {
         let add = state
             .as_ref()
             .and_then(|s| s.live().find(|add| visible_name(add) == name));
-        let plain = add.map(|add| is_plain(&oracle, state.as_ref().unwrap(), add));
+        let plain = add.and_then(|add| is_plain(&oracle, state.as_ref().unwrap(), add));
         match fs::read(&path) {
             Ok(bytes) => {
                 if plain == Some(false) {
@@ -166,27 +166,41 @@ fn table(cx: &Cx, backing: &Path, shown: &str) -> Vec<String> {
 }
 
 /// Whether the stored bytes are the logical file: no vector, no mapping, exactly the table's columns.
-fn is_plain(table: &Table, state: &crate::table::State, add: &Value) -> bool {
+fn is_plain(table: &Table, state: &crate::table::State, add: &Value) -> Option<bool> {
     let mapped = state
         .property("delta.columnMapping.mode")
         .is_some_and(|mode| mode != "none");
-    if mapped
-        || !add["deletionVector"].is_null()
-        || state.metadata.to_string().contains("typeChanges")
-    {
-        return false;
+    if !add["deletionVector"].is_null() {
+        return Some(false);
+    }
+    // A mapped column may still have its first name.
+    if mapped {
+        return None;
     }
     let Ok(file) = File::open(table.path.join(decoded(add["path"].as_str().unwrap()))) else {
-        return false;
+        return Some(false);
     };
     let stored = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
     let stored: Vec<&String> = stored.schema().fields().iter().map(|f| f.name()).collect();
     let partition = state.metadata["partitionColumns"].as_array().unwrap();
     let columns = state.columns();
+    // Void columns are in no file.
+    let schema = state.schema();
+    let void = |c: &str| {
+        schema["fields"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|f| f["name"] == c && f["type"] == "void")
+    };
     let mut logical = columns
         .iter()
+        .filter(|c| !void(c))
         .filter(|c| !partition.iter().any(|p| p == c.as_str()));
-    logical.all(|column| stored.contains(&column))
+    let complete = logical.all(|column| stored.contains(&column));
+    // After a column was widened, the types decide, too; that is for the daemon to know.
+    let widened = state.metadata.to_string().contains("typeChanges");
+    (!complete || !widened).then_some(complete)
 }
 
 fn kernel_golden(cx: &Cx) {

@@ -103,11 +103,11 @@ fn paths_that_lead_out_are_not_removed(cx: &Cx) {
     let _m = cx.mount();
     // These may succeed on the log, or be refused; the files are not the table's to remove.
     cx.sh("cd mnt; for t in t[0-9]*; do
-            find $t -type f -exec rm -f {} + 2>/dev/null
-            echo TRUE > $t/.delta/ctl/delete 2>/dev/null
-            cp ../in/secret.parquet $t/secret.parquet 2>/dev/null
-            rm -rf $t 2>/dev/null
-        done; true")
+            find $t -type f -exec rm -f {} + 2>/dev/null || true
+            echo TRUE > $t/.delta/ctl/delete 2>/dev/null || true
+            cp ../in/secret.parquet $t/secret.parquet 2>/dev/null || true
+            rm -rf $t 2>/dev/null || true
+        done")
         .ok();
     nothing_outside_changed(cx);
 }
@@ -342,7 +342,9 @@ fn huge_names(cx: &Cx) {
         .create();
     cx.builder("u").orders().action("add", named).create();
     let _m = cx.mount();
-    cx.sh("ls -lR mnt > out; cmp wh/t/good.parquet mnt/t/p=a/good.parquet; cat mnt/t/.delta/version mnt/u/.delta/version").ok();
+    // A partition value has to stand in the name whole, or readers would take it for another one.
+    cx.sh("ls mnt/t").fails("File name too long");
+    cx.sh("ls -lR mnt/u > out; cmp wh/t/good.parquet mnt/t/p=a/good.parquet; cat mnt/t/.delta/version mnt/u/.delta/version").ok();
 }
 
 /// D82.

@@ -425,7 +425,7 @@ fn checkpoint_replaces_the_commits_before_it(cx: &Cx) {
     cx.eventually("a checkpoint at version 4", || {
         last_checkpoint(cx) == Some(4)
     });
-    cx.sh("rm mnt/t/p=a/one.parquet").ok();
+    cx.sh("rm mnt/t/p=a/one.parquet; rmdir mnt/t/p=a").ok();
     let rows = table.rows();
     let shown = cx.sh("find mnt/t | sort; cat mnt/t/.delta/version mnt/t/.delta/info.json mnt/t/.delta/schema.json").ok();
     m.umount();
@@ -437,7 +437,7 @@ fn checkpoint_replaces_the_commits_before_it(cx: &Cx) {
         again, shown,
         "the same without the commits before the checkpoint"
     );
-    cx.sh("cmp in/x.parquet mnt/t/p=a%2Fb/three.parquet; cp in/x.parquet mnt/t/p=a/; echo 'id = 9' > mnt/t/.delta/ctl/delete").ok();
+    cx.sh("cmp in/x.parquet mnt/t/p=a%2Fb/three.parquet; mkdir mnt/t/p=a; cp in/x.parquet mnt/t/p=a/; echo 'id = 9' > mnt/t/.delta/ctl/delete").ok();
     assert_eq!(table.version(), 7);
     assert_eq!(rows.len(), 17);
     // Without the hint, the listing finds the checkpoint (D82).
