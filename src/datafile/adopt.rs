@@ -75,7 +75,8 @@ pub(crate) fn read_footer(file: &File) -> Result<(Arc<ParquetMetaData>, u64), Da
         .map_err(reading)?;
     footer::check(&bytes).map_err(|reason| DataFileError::Footer { reason })?;
     let input = Positioned::new(file.try_clone().map_err(reading)?).map_err(reading)?;
-    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(true);
+    // Whole encoding statistics: who writes this footer again needs them.
+    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
     let metadata = ParquetMetaDataReader::new()
         .with_metadata_options(Some(options))
         .parse_and_finish(&input)

@@ -1,5 +1,9 @@
 //! Parquet data files: checked, converted, written and read. Knows schemas and bytes; never versions of a
 //! table, queries or a mount's paths. Everything here blocks: call it from a blocking thread.
+//!
+//! Footers are checked before parquet-rs sees them. Inside of damaged pages parquet-rs itself can panic (a
+//! level run longer than its page, a dictionary that is not there): a caller must take a panic of its blocking
+//! thread for an error.
 
 mod adopt;
 mod conform;

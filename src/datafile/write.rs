@@ -25,6 +25,8 @@ const CREATED_BY: &str = concat!("deltafs version ", env!("CARGO_PKG_VERSION"));
 /// Writes one data file. Buffers at most one row group.
 pub struct Writer {
     writer: ArrowWriter<File>,
+    /// The same file: the writer gives it back only with its I/O errors made unrecognisable.
+    file: File,
     stats: StatsBuilder,
     schema: StructType,
     physical: Arc<Schema>,
@@ -81,10 +83,14 @@ impl Writer {
             .with_properties(properties)
             .with_skip_arrow_metadata(true)
             .with_schema_root("spark_schema".to_owned());
-        let writer = ArrowWriter::try_new_with_options(file, Arc::clone(&physical), options)
+        let copy = file
+            .try_clone()
+            .map_err(|e| DataFileError::io("writing", e))?;
+        let writer = ArrowWriter::try_new_with_options(copy, Arc::clone(&physical), options)
             .map_err(DataFileError::Write)?;
         Ok(Writer {
             writer,
+            file,
             stats: StatsBuilder::new(schema, &[], stats),
             plain: mapping == MappingMode::None && written == *schema,
             schema: schema.clone(),
@@ -135,15 +141,16 @@ impl Writer {
     ///
     /// # Errors
     /// [`DataFileError::Write`], [`DataFileError::Io`].
-    pub fn finish(self) -> Result<Written, DataFileError> {
+    pub fn finish(mut self) -> Result<Written, DataFileError> {
         let writing = |e| DataFileError::io("writing", e);
-        let file = self.writer.into_inner().map_err(DataFileError::Write)?;
-        file.sync_all().map_err(writing)?;
+        self.writer.finish().map_err(DataFileError::Write)?;
+        self.writer.sync().map_err(writing)?;
+        self.file.sync_all().map_err(writing)?;
         Ok(Written {
-            size: file.metadata().map_err(writing)?.len(),
+            size: self.file.metadata().map_err(writing)?.len(),
             rows: self.stats.rows(),
             stats: self.stats.finish(),
-            file,
+            file: self.file,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, RecordBatch, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType as Arrow;
+use arrow::error::ArrowError;
 
 use super::{Path, record_batch};
 use crate::datafile::error::DataFileError;
@@ -126,13 +127,17 @@ pub(crate) fn seal(batch: RecordBatch, schema: &StructType) -> Result<RecordBatc
     record_batch(exact.fields().clone(), columns, rows)
 }
 
+fn other_type() -> DataFileError {
+    DataFileError::Rows(ArrowError::CastError("not a converted array".to_owned()))
+}
+
 fn seal_array(array: &ArrayRef, exact: &Arrow) -> Result<ArrayRef, DataFileError> {
     if array.data_type() == exact {
         return Ok(Arc::clone(array));
     }
     let sealed: ArrayRef = match exact {
         Arrow::Struct(fields) => {
-            let from = array.as_struct();
+            let from = array.as_struct_opt().ok_or_else(other_type)?;
             let columns = from
                 .columns()
                 .iter()
@@ -143,7 +148,7 @@ fn seal_array(array: &ArrayRef, exact: &Arrow) -> Result<ArrayRef, DataFileError
             Arc::new(made.map_err(DataFileError::rows)?)
         }
         Arrow::List(field) => {
-            let from = array.as_list::<i32>();
+            let from = array.as_list_opt::<i32>().ok_or_else(other_type)?;
             let values = seal_array(from.values(), field.data_type())?;
             let made = ListArray::try_new(
                 Arc::clone(field),
@@ -154,13 +159,13 @@ fn seal_array(array: &ArrayRef, exact: &Arrow) -> Result<ArrayRef, DataFileError
             Arc::new(made.map_err(DataFileError::rows)?)
         }
         Arrow::Map(field, sorted) => {
-            let from = array.as_map();
+            let from = array.as_map_opt().ok_or_else(other_type)?;
             let entries: ArrayRef = Arc::new(from.entries().clone());
             let entries = seal_array(&entries, field.data_type())?;
             let made = MapArray::try_new(
                 Arc::clone(field),
                 from.offsets().clone(),
-                entries.as_struct().clone(),
+                entries.as_struct_opt().ok_or_else(other_type)?.clone(),
                 from.nulls().cloned(),
                 *sorted,
             );

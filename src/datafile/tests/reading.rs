@@ -10,6 +10,7 @@ use roaring::RoaringTreemap;
 
 use crate::datafile::testing::{batch, parquet, parquet_with, prepared, table, target};
 use crate::datafile::*;
+use crate::error::{Failure, Kind};
 use crate::schema::StructType;
 
 use super::*;
@@ -182,4 +183,19 @@ fn void_columns_are_never_written() {
         ),
         Err(DataFileError::Unwritable { .. })
     ));
+}
+
+#[test]
+fn a_full_disk_is_told_from_bad_rows() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        return;
+    };
+    let schema = mixed_table();
+    let mut writer =
+        Writer::new(full, &schema, &StatsConfig::default(), MappingMode::None).unwrap();
+    let rows = rows_of(parquet(&mixed_batch(10)), &schema);
+    let result = writer
+        .write(&rows)
+        .and_then(|()| writer.finish().map(|_| ()));
+    assert_eq!(result.unwrap_err().kind(), Kind::NoSpace);
 }
