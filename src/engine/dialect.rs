@@ -114,23 +114,29 @@ impl Dialect for DeltaDialect {
         true
     }
 
+    /// `DIV`, and `IS [NOT] DISTINCT FROM`, whose right side sqlparser reads up to the end of the text:
+    /// `a IS DISTINCT FROM b AND c` would compare `a` with `b AND c`.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,
         left: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        if !parser.parse_keyword(Keyword::DIV) {
+        use Keyword as K;
+        let build: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keyword(K::DIV) {
+            |left, right| Expr::BinaryOp {
+                left,
+                op: BinaryOperator::MyIntegerDivide,
+                right,
+            }
+        } else if parser.parse_keywords(&[K::IS, K::DISTINCT, K::FROM]) {
+            Expr::IsDistinctFrom
+        } else if parser.parse_keywords(&[K::IS, K::NOT, K::DISTINCT, K::FROM]) {
+            Expr::IsNotDistinctFrom
+        } else {
             return None;
-        }
-        Some(
-            parser
-                .parse_subexpr(precedence)
-                .map(|right| Expr::BinaryOp {
-                    left: Box::new(left.clone()),
-                    op: BinaryOperator::MyIntegerDivide,
-                    right: Box::new(right),
-                }),
-        )
+        };
+        let right = parser.parse_subexpr(precedence);
+        Some(right.map(|right| build(Box::new(left.clone()), Box::new(right))))
     }
 }

@@ -321,20 +321,15 @@ impl ByStats {
     }
 }
 
-/// Puts out of the rule's sight what it would reason about wrongly: casts and negations that do not keep the order.
+/// Puts out of the rule's sight what it would reason about wrongly. It takes every cast for one that can be undone
+/// (`CAST(x AS INT) <= 1` becomes `x <= 1`, which 1.5 is not), and forgets that -MIN is MIN.
 fn hide(expr: Expr, scope: &DFSchema) -> Engine<Transformed<Expr>> {
-    let monotone = |from: &Expr, to: &Arrow| {
-        from.get_type(scope).is_ok_and(|from| {
-            (from.is_numeric() && to.is_numeric())
-                || (from.is_temporal() && to.is_temporal())
-                || from == *to
-        })
-    };
     let keep = match &expr {
         Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field }) => {
-            monotone(inner, field.data_type())
+            inner
+                .get_type(scope)
+                .is_ok_and(|from| is_lossless(&from, field.data_type()))
         }
-        // -MIN is MIN.
         Expr::Negative(_) => false,
         _ => true,
     };
@@ -343,6 +338,32 @@ fn hide(expr: Expr, scope: &DFSchema) -> Engine<Transformed<Expr>> {
     }
     let hidden = Expr::ScalarFunction(ScalarFunction::new_udf(opaque(), vec![expr]));
     Ok(Transformed::new(hidden, true, TreeNodeRecursion::Jump))
+}
+
+/// Whether every value has its own in the other type, in the same order.
+fn is_lossless(from: &Arrow, to: &Arrow) -> bool {
+    use Arrow::{
+        Date32, Decimal128, Decimal256, Float32, Float64, Int8, Int16, Int32, Int64, Timestamp,
+    };
+    let digits = |t: &Arrow| match t {
+        Int8 => Some((3, 0)),
+        Int16 => Some((5, 0)),
+        Int32 => Some((10, 0)),
+        Int64 => Some((19, 0)),
+        Decimal128(p, s) | Decimal256(p, s) => Some((i16::from(*p) - i16::from(*s), *s)),
+        _ => None,
+    };
+    match (from, to) {
+        (from, to) if from == to => true,
+        (Int8, Int16 | Int32 | Int64) | (Int16, Int32 | Int64) | (Int32, Int64) => true,
+        (Int8 | Int16, Float32 | Float64) | (Int32 | Float32, Float64) => true,
+        (Date32, Timestamp(..)) => true,
+        (_, Decimal128(..) | Decimal256(..)) => match (digits(from), digits(to)) {
+            (Some((whole, scale)), Some((wider, finer))) => whole <= wider && scale <= finer,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 impl StatColumn {

@@ -135,15 +135,53 @@ impl<'a> Typing<'a> {
                     ..
                 }) => Ok(Transformed::no(e)),
                 _ => {
-                    let atom = if is_plain(&e)? {
-                        self.simplifier.simplify(e)?
-                    } else {
-                        e
+                    let atom = match self.day_range(&e)? {
+                        Some(range) => range,
+                        None if is_plain(&e)? => self.simplifier.simplify(e)?,
+                        None => e,
                     };
                     Ok(Transformed::new(atom, true, TreeNodeRecursion::Jump))
                 }
             })?
             .data)
+    }
+
+    /// `CAST(ts AS DATE) = d` as a range of `ts`, which statistics can refute.
+    fn day_range(&self, atom: &Expr) -> Result<Option<Expr>> {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = atom else {
+            return Ok(None);
+        };
+        let (day, op, literal_day) = match (left.as_ref(), right.as_ref(), op.swap()) {
+            (Expr::Cast(day), Expr::Literal(value, _), _) => (day, *op, value),
+            (Expr::Literal(value, _), Expr::Cast(day), Some(swapped)) => (day, swapped, value),
+            _ => return Ok(None),
+        };
+        let (ScalarValue::Date32(Some(days)), DataType::Timestamp(TimeUnit::Microsecond, zone)) =
+            (literal_day, self.type_of(&day.expr)?)
+        else {
+            return Ok(None);
+        };
+        let midnight = |days: Option<i32>| {
+            let micros = i64::from(days?).checked_mul(86_400_000_000)?;
+            Some(literal(ScalarValue::TimestampMicrosecond(
+                Some(micros),
+                zone.clone(),
+            )))
+        };
+        let (Some(start), Some(end)) = (midnight(Some(*days)), midnight(days.checked_add(1)))
+        else {
+            return Ok(None);
+        };
+        let ts = || day.expr.as_ref().clone();
+        Ok(match op {
+            Operator::Eq => Some(ts().gt_eq(start).and(ts().lt(end))),
+            Operator::NotEq => Some(ts().lt(start).or(ts().gt_eq(end))),
+            Operator::Lt => Some(ts().lt(start)),
+            Operator::LtEq => Some(ts().lt(end)),
+            Operator::Gt => Some(ts().gt_eq(end)),
+            Operator::GtEq => Some(ts().gt_eq(start)),
+            _ => None,
+        })
     }
 
     /// The executable form of a planned expression.
@@ -565,7 +603,8 @@ fn positive(expr: Expr, negate: bool) -> Expr {
     }
 }
 
-/// Whether an atom holds no condition inside, which the simplifier might get wrong.
+/// Whether the simplifier gets the atom right: not with a condition inside (NULL taken for FALSE), nor with a
+/// cast (`CAST(x AS INT) = 1` becomes `x = 1`, which 1.5 is not). Statistics are compared through casts anyway.
 fn is_plain(atom: &Expr) -> Result<bool> {
     let mut plain = true;
     atom.apply_children(|child| {
@@ -575,6 +614,8 @@ fn is_plain(atom: &Expr) -> Result<bool> {
                 Expr::InList(_)
                     | Expr::Not(_)
                     | Expr::Case(_)
+                    | Expr::Cast(_)
+                    | Expr::TryCast(_)
                     | Expr::BinaryExpr(BinaryExpr {
                         op: Operator::And | Operator::Or,
                         ..
