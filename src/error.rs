@@ -51,6 +51,12 @@ pub trait Failure: std::error::Error {
     }
 }
 
+/// Runs `decode`, and gives `None` when it panics: third-party decoders do, on bytes that are damaged in a way
+/// that they do not expect. Whatever it was working on must be dropped then.
+pub(crate) fn caught<T>(decode: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode)).ok()
+}
+
 /// Kind of an operating system error.
 pub(crate) fn io_kind(error: &std::io::Error) -> Kind {
     use std::io::ErrorKind as E;

@@ -14,7 +14,7 @@ use super::convert::{
 use super::error::DataFileError;
 use super::int96;
 use super::physical;
-use super::source::{BATCH_ROWS, Source};
+use super::source::{BATCH_ROWS, Batches, Source};
 use super::split::{Splitter, partition_text};
 use super::stats::{Partial, footer_stats};
 use crate::log::PartitionValues;
@@ -75,6 +75,12 @@ pub fn prepare(
 ) -> Result<Prepared, DataFileError> {
     let file = inspect(input)?;
     // A file without rows is held against the schema, too: it says what the next one will be.
+    if file.rows == 0 && file.schema.fields().is_empty() {
+        return Ok(Prepared {
+            files: Vec::new(),
+            rows: 0,
+        });
+    }
     let plan = conform(&file, target)?;
     if file.rows == 0 {
         return Ok(Prepared {
@@ -119,7 +125,7 @@ fn adopt(
         let mut nulls = NullTally::default();
         let mut row = 0;
         for batch in decode(source, &wanted)? {
-            let batch = batch.map_err(DataFileError::rows)?;
+            let batch = batch?;
             let rows = Rows::From(row);
             let batch = convert_columns(&batch, &wanted, MappingMode::None, Rules::Exact, rows)?;
             nulls.add(&batch, &wanted);
@@ -159,7 +165,7 @@ fn rewrite(
         let mut nulls = NullTally::default();
         let mut row = 0;
         for batch in decode(source, &target.schema)? {
-            let batch = batch.map_err(DataFileError::rows)?;
+            let batch = batch?;
             let rows = Rows::From(row);
             let full = convert_columns(
                 &batch,
@@ -197,7 +203,7 @@ fn rewrite(
 fn decode(
     source: &Source,
     wanted: &StructType,
-) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, DataFileError> {
+) -> Result<Batches, DataFileError> {
     let fields = source.schema().fields();
     let roots: Vec<usize> = (0..fields.len())
         .filter(|i| {

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection};
+use parquet::arrow::arrow_reader::RowSelection;
 use roaring::RoaringTreemap;
 
 use super::adopt::read_footer;
@@ -17,7 +17,7 @@ use super::convert::{
     MappingMode, NullTally, Rows, Rules, convert_columns, find, record_batch, relaxed_fields, seal,
 };
 use super::error::DataFileError;
-use super::source::Source;
+use super::source::{Batches, Source};
 use crate::schema::{Scalar, SchemaError, StructType, arrow_schema, partition::parse_value};
 
 /// More runs of live rows than this are kept as bits.
@@ -48,7 +48,7 @@ impl Positions {
 
 /// Iterates over the live rows of one file.
 pub struct Reader {
-    batches: Option<ParquetRecordBatchReader>,
+    batches: Option<Batches>,
     /// Requested columns, in order.
     columns: StructType,
     /// Constant columns: their index in `columns`.
@@ -206,7 +206,7 @@ impl Iterator for Reader {
     fn next(&mut self) -> Option<Self::Item> {
         let item = match self.batches.as_mut()?.next() {
             Some(Ok(batch)) => self.logical(&batch),
-            Some(Err(error)) => Err(DataFileError::rows(error)),
+            Some(Err(error)) => Err(error),
             None => {
                 self.batches = None;
                 let missing: u64 = self.live.iter().map(|r| r.end - r.start).sum();

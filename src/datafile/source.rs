@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
@@ -19,6 +20,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::schema::types::SchemaDescriptor;
 
 use super::error::DataFileError;
+use crate::error::caught;
 
 /// Rows of a decoded batch.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -128,7 +130,7 @@ impl Source {
         roots: &[usize],
         selection: Option<RowSelection>,
         batch_rows: usize,
-    ) -> Result<ParquetRecordBatchReader, DataFileError> {
+    ) -> Result<Batches, DataFileError> {
         let descriptor = self.metadata().file_metadata().schema_descr();
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             self.input.clone(),
@@ -141,12 +143,31 @@ impl Source {
         let builder = builder
             .with_projection(mask)
             .with_batch_size(batch_rows.max(1));
-        match selection {
+        let builder = match selection {
             Some(selection) => builder.with_row_selection(selection),
             None => builder,
+        };
+        let built = caught(|| builder.build()).ok_or(DataFileError::Decoder)?;
+        Ok(Batches(Some(built.map_err(DataFileError::Pages)?)))
+    }
+}
+
+/// Decoded batches. Damage that makes the decoder panic is an error like other damage, and the last item.
+pub(crate) struct Batches(Option<ParquetRecordBatchReader>);
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, DataFileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = self.0.as_mut()?;
+        let item = match caught(|| reader.next()) {
+            Some(item) => item.map(|batch| batch.map_err(DataFileError::rows)),
+            None => Some(Err(DataFileError::Decoder)),
+        };
+        if !matches!(item, Some(Ok(_))) {
+            self.0 = None;
         }
-        .build()
-        .map_err(DataFileError::Pages)
+        item
     }
 }
 

@@ -33,9 +33,11 @@ fn the_directory_gives_the_partition_value() {
     assert!(matches!(error, DataFileError::Schema(_)));
     let error = prepared(&file, &with_fixed(base.clone(), &[("a", Some("1"))])).unwrap_err();
     assert!(matches!(error, DataFileError::NotPartition { .. }));
-    // Given by nobody: NULL.
-    let made = prepared(&file, &base).unwrap();
-    assert_eq!(made.files[0].partition_values["p"], None);
+    // Given by nobody: nobody has said that it is NULL.
+    assert!(matches!(
+        prepared(&file, &base),
+        Err(DataFileError::NoPartition { .. })
+    ));
     let strict = target(table(&[("a", "long"), ("p", "!long")]), &["p"]);
     assert!(matches!(
         prepared(&file, &strict),

@@ -1,7 +1,6 @@
 //! Parquet and JSON files of a checkpoint to actions.
 
 use std::fs::File;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
@@ -20,6 +19,7 @@ use super::columns::{Column, Group, Integers};
 use super::footer::check_nesting;
 use super::stats::ParsedStats;
 use super::{CheckpointAction, Sidecar};
+use crate::error::caught;
 use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::log::commit::parse_line;
 use crate::log::{
@@ -111,9 +111,9 @@ pub fn read_checkpoint(name: &str, file: File, sink: Sink<'_>) -> Result<(), Log
 
 /// Some damage makes the Parquet decoder panic instead of failing. Its state is dropped then.
 fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, LogError> {
-    match std::panic::catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(decoded) => decoded.map_err(|e| read_failure(file, &e)),
-        Err(_) => Err(LogError::Checkpoint {
+    match caught(decode) {
+        Some(decoded) => decoded.map_err(|e| read_failure(file, &e)),
+        None => Err(LogError::Checkpoint {
             file: file.to_owned(),
             reason: "the Parquet decoder has failed on it".to_owned(),
         }),
