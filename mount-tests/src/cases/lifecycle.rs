@@ -159,7 +159,7 @@ fn read_only(cx: &Cx) {
     assert_eq!(cx.table("t").version(), 0);
     assert_eq!(
         cx.sh("ls wh/t").ok(),
-        "base.parquet\n",
+        "_delta_log\nbase.parquet\n",
         "nothing is left in the warehouse"
     );
 }
