@@ -91,9 +91,12 @@ impl Live {
         self.mounts.lock().unwrap().push(mountpoint.to_owned());
     }
 
-    /// Aborts the case's FUSE connections and kills its programs; says what it did.
+    /// Aborts the case's FUSE connections and kills its programs; says what it did, and what hung where.
     pub(crate) fn break_up(&self) -> String {
         let mut said = Vec::new();
+        for group in self.groups.lock().unwrap().iter() {
+            said.push(format!("process {group}:\n{}", mount::stacks(*group)));
+        }
         for mountpoint in self.mounts.lock().unwrap().iter() {
             while let Some(device) = mount::device(mountpoint) {
                 mount::abort(&device);
@@ -305,7 +308,11 @@ impl Cx {
         for log in self.live.logs.lock().unwrap().iter() {
             let text = fs::read(log).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            let lines: Vec<&str> = text.lines().collect();
+            // Looking for names that aren't there is what shells and tools do all the time.
+            let lines = text
+                .lines()
+                .filter(|l| !l.contains("no such file or directory"));
+            let lines: Vec<&str> = lines.collect();
             let name = log.file_name().unwrap().display();
             said += &format!("\n--- {name}, {} lines\n", lines.len());
             for line in &lines[lines.len().saturating_sub(40)..] {

@@ -135,6 +135,41 @@ fn is_zombie(pid: i32) -> bool {
         .is_some_and(|rest| rest.starts_with('Z'))
 }
 
+/// Where the threads of a process are: what the kernel waits for, and what a debugger sees of our code.
+pub(crate) fn stacks(pid: i32) -> String {
+    let mut said = String::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let (name, waits) = (read("comm"), read("wchan"));
+        said += &format!("  {} in {waits}\n", name.trim());
+    }
+    let debugger = Command::new("timeout")
+        .args([
+            "-k",
+            "1",
+            "60",
+            "gdb",
+            "-batch",
+            "-ex",
+            "thread apply all bt 40",
+            "-p",
+        ])
+        .arg(pid.to_string())
+        .stdin(Stdio::null())
+        .output();
+    let trace = debugger.map(|output| output.stdout).unwrap_or_default();
+    for line in String::from_utf8_lossy(&trace).lines() {
+        if line.starts_with("Thread ") || line.contains(" at src/") {
+            said += &format!("  {line}\n");
+        }
+    }
+    said
+}
+
 /// Kills what still serves a mountpoint below a directory.
 pub(crate) fn kill_daemons_below(dir: &Path) {
     for mountpoint in below(dir) {

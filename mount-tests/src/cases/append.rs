@@ -410,7 +410,7 @@ pl.LazyFrame(columns).sink_parquet('mnt/t/x.parquet')",
 const DUCKDB_COPY: &str = "
 import duckdb
 duckdb.sql(\"copy (select i as id, 'n' || i as name, i / 2.0::double as amount from range(100, 110) r(i)) to 'mnt/t/x.parquet' (format parquet)\")
-assert duckdb.sql(\"select count(*) from 'mnt/t/x.parquet'\").fetchall()[0] == (10,)";
+assert duckdb.sql(\"select count(*) from 'mnt/t/x.parquet'\").fetchall() == [(10,)]";
 
 fn duckdb_copy(cx: &Cx) {
     written_by_library(cx, &["duckdb"], DUCKDB_COPY);

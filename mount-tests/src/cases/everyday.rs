@@ -41,7 +41,8 @@ fn sed_in_place_on_scratch(cx: &Cx) {
     cx.sh("echo hello > mnt/t/.s; sed -i s/hello/bye/ mnt/t/.s; test \"$(cat mnt/t/.s)\" = bye; perl -pi -e s/bye/hi/ mnt/t/.s || true").ok();
     t.holds(0, 0..10);
     // On data it is refused or changes nothing; the rows stay.
-    cx.sh("sed -i s/PAR1/PAR2/ mnt/t/base.parquet || true").ok();
+    cx.sh("set +e; sed -i s/PAR1/PAR2/ mnt/t/base.parquet; true")
+        .ok();
     assert_eq!(t.table.ids(), (0..10).collect::<Vec<_>>());
     assert_eq!(t.table.version(), 0);
 }

@@ -11,6 +11,7 @@ use super::dropping::{accepts, refuses};
 
 cases!("feature":
     unknown_writer_feature_refuses_writes_only,
+    refusals_are_told_in_last,
     unknown_reader_feature_refuses_reads,
     future_reader_version_refused,
     append_only,
@@ -44,9 +45,47 @@ fn unknown_writer_feature_refuses_writes_only(cx: &Cx) {
         "echo 'id = 1' > mnt/t/.delta/ctl/delete",
     ] {
         cx.sh(script).fails(EOPNOTSUPP);
-        assert!(cx.sh("cat mnt/t/.delta/last").ok().contains("fancyFuture"));
     }
     assert_eq!(table.version(), 0);
+    assert!(
+        cx.sh("cat mnt/t/.delta/info.json")
+            .ok()
+            .contains("fancyFuture")
+    );
+}
+
+/// STYLE 11: what a refusal says is readable in `last`, whichever request was refused.
+fn refusals_are_told_in_last(cx: &Cx) {
+    cx.builder("dv")
+        .orders()
+        .file_with_vector("dv.parquet", &orders(0..10), &[2, 3])
+        .create();
+    let future = cx
+        .builder("future")
+        .features(&[], &["fancyFuture"])
+        .orders();
+    future.file("base.parquet", &orders(0..10)).create();
+    let plain = cx.builder("plain").orders();
+    plain.file("base.parquet", &orders(0..10)).create();
+    cx.input("x.parquet", &orders(100..110));
+    let _m = cx.mount();
+    cx.sh("echo no > mnt/plain/.x").ok();
+    let mut silent = Vec::new();
+    for (table, script, word) in [
+        ("dv", "cat mnt/dv/dv.parquet", "deletion vector"),
+        ("future", "cp in/x.parquet mnt/future/", "fancyFuture"),
+        ("future", "rm mnt/future/base.parquet", "fancyFuture"),
+        ("plain", "mv mnt/plain/.x mnt/plain/x.parquet", "Parquet"),
+        ("plain", "echo x >> mnt/plain/base.parquet", "append"),
+    ] {
+        let ran = cx.sh(script);
+        assert!(!ran.succeeded(), "{ran}");
+        let last = cx.sh(&format!("cat mnt/{table}/.delta/last")).ok();
+        if !last.contains(word) {
+            silent.push(format!("{script}: {last}"));
+        }
+    }
+    assert!(silent.is_empty(), "no word in `last`:\n{}", silent.join(""));
 }
 
 fn unknown_reader_feature_refuses_reads(cx: &Cx) {
@@ -183,8 +222,8 @@ fn honoured_or_refused(cx: &Cx, feature: &str, good: &[&str]) {
             ran.err.contains(EOPNOTSUPP) || ran.err.contains(EINVAL),
             "{ran}"
         );
-        let last = cx.sh("cat mnt/t/.delta/last").ok();
-        assert!(last.contains(feature), "the feature is named: {last}");
+        let said = cx.sh("cat mnt/t/.delta/last mnt/t/.delta/info.json").ok();
+        assert!(said.contains(feature), "the feature is named: {said}");
         assert_eq!(cx.table("t").version(), 0);
     }
 }

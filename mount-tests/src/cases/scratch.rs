@@ -125,7 +125,6 @@ fn renamed_broken_scratch_refused(cx: &Cx) {
     let said = cx.sh("mv mnt/t/.x mnt/t/base.parquet").fails("mv:");
     assert!(!said.contains("subdirectory"), "{said}");
     t.holds(0, 0..10);
-    assert!(!cx.sh("cat mnt/t/.delta/last").ok().is_empty());
     cx.sh("cmp <(head -c 200 in/x.parquet) mnt/t/.x; cmp wh/t/base.parquet mnt/t/base.parquet")
         .ok();
 }
