@@ -2,14 +2,15 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Interval, Value};
 use datafusion::sql::sqlparser::dialect::{DatabricksDialect, Dialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// Databricks' flags plus Spark's identifiers (any letter), string escapes and `DIV`.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct DeltaDialect;
+pub struct DeltaDialect;
 
 impl Dialect for DeltaDialect {
     fn dialect(&self) -> TypeId {
@@ -112,6 +113,26 @@ impl Dialect for DeltaDialect {
 
     fn require_interval_qualifier(&self) -> bool {
         true
+    }
+
+    /// `INTERVAL '7 days'`, with the unit inside.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let Token::SingleQuotedString(text) = parser.peek_nth_token(1).token else {
+            return None;
+        };
+        if !text.contains(|c: char| c.is_ascii_alphabetic())
+            || !parser.parse_keyword(Keyword::INTERVAL)
+        {
+            return None;
+        }
+        parser.next_token();
+        Some(Ok(Expr::Interval(Interval {
+            value: Box::new(Expr::value(Value::SingleQuotedString(text))),
+            leading_field: None,
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        })))
     }
 
     /// `DIV`, and `IS [NOT] DISTINCT FROM`, whose right side sqlparser reads up to the end of the text:

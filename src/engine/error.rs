@@ -18,6 +18,16 @@ impl fmt::Display for Position {
     }
 }
 
+/// The first names of a list: a table may have thousands of columns.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 40;
+    let shown = names.get(..SHOWN).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// A refused expression, or rows that it could not be evaluated on.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EngineError {
@@ -29,14 +39,17 @@ pub enum EngineError {
     Trailing { found: String, at: Position },
     #[error("the predicate is nested too deeply (more than {limit} levels)")]
     TooDeep { limit: usize },
-    #[error("unknown column `{name}` at {at}; columns are: {}", columns.join(", "))]
+    #[error("unknown column `{name}` at {at}; columns are: {}", listed(columns))]
     UnknownColumn {
         name: String,
         at: Position,
         nearest: Option<String>,
         columns: Vec<String>,
     },
-    #[error("`{parent}` has no field `{name}` at {at}; its fields are: {}", fields.join(", "))]
+    #[error(
+        "`{parent}` has no field `{name}` at {at}; its fields are: {}",
+        listed(fields)
+    )]
     UnknownField {
         name: String,
         parent: String,

@@ -313,6 +313,9 @@ fn plan_error(predicate: &str, error: DataFusionError) -> EngineError {
 fn reason(error: &DataFusionError) -> String {
     let text = error.find_root().strip_backtrace();
     let mut text = text.as_str();
+    if text.contains("Unsupported ast node") {
+        return "this syntax is not supported".to_owned();
+    }
     for prefix in [
         "Error during planning: ",
         "Execution error: ",

@@ -537,6 +537,13 @@ fn functions_and_operators() {
         ("date_trunc('MONTH', timestamp(day)) = '2024-06-01'", "ttfn"),
         ("day + interval 5 days = '2024-06-15'", "tffn"),
         ("ts - interval '1' hour < '2024-06-10'", "tffn"),
+        ("ts > now() - interval '7 days'", "tttn"),
+        ("extract(dow FROM day) = 2", "tffn"),
+        ("regexp_replace('aba', 'a', 'x') = 'xbx'", "tttt"),
+        ("abs(log(d) + 2.302585) < 0.001", "tffn"),
+        ("(id, l) IN ((1, 1))", "tfff"),
+        ("id::string = '1'", "tffn"),
+        ("day - DATE '2024-06-10' = 5", "ftfn"),
         ("current_date() = '2024-06-15'", "tttt"),
         ("current_timestamp() = '2024-06-15 12:30:00'", "tttt"),
         ("id = 1 -- a comment", "tffn"),
@@ -596,6 +603,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ("row_number() OVER (ORDER BY id) = 1", "a window function"),
         ("sum(id) OVER () = 1", "a window function"),
         ("id = ?", "a parameter"),
+        ("name COLLATE utf8 = 'x'", "COLLATE"),
         (
             "input_file_name() = 'x'",
             "a function that does not depend on the row alone",
@@ -618,7 +626,17 @@ fn what_is_wrong_is_named_with_its_place() {
         error("id = 1; DROP TABLE t").to_string(),
         "expected end of predicate, found `DROP` at line 1, column 9"
     );
-    assert!(matches!(error("id = "), EngineError::Syntax { .. }));
+    assert_eq!(
+        error("id = 1\n AND ").to_string(),
+        "expected an expression, found the end at line 2, column 6"
+    );
+    // Not what Spark means by these names.
+    for sql in [
+        "date_format(ts, 'yyyy') = '2024'",
+        "to_date(name, 'yyyy') = day",
+    ] {
+        assert!(matches!(error(sql), EngineError::UnknownFunction { .. }));
+    }
     assert!(matches!(
         error("WHERE id = 1"),
         EngineError::Syntax { .. } | EngineError::UnknownColumn { .. }
@@ -673,6 +691,10 @@ fn what_is_no_condition_is_refused() {
         "CAST('abc' AS INT) = 1",
         "day = DATE 'soon'",
         "tags = 1",
+        "day = 19884",
+        "ts IN (1, 2)",
+        "id > day",
+        "name LIKE ANY ('a%', 'b%')",
     ] {
         let error = error(sql);
         assert!(

@@ -13,6 +13,7 @@ mod session;
 mod typing;
 
 pub use constraint::Constraints;
+pub use dialect::DeltaDialect;
 pub use error::{EngineError, Position};
 pub use expr::Predicate;
 pub use prune::{Bounds, FileFacts, NoBounds, Verdict};

@@ -906,3 +906,31 @@ fn statistics_of_the_old_type_of_a_widened_column() {
     // Of another type altogether: unknown.
     assert_eq!(verdict("s = 'x'", &stats), Verdict::SomeRows);
 }
+
+#[test]
+#[ignore = "a measurement"]
+fn a_hundred_thousand_files() {
+    let clock = crate::env::Env::real();
+    let stats: Vec<Stats> = (0..100_000)
+        .map(|i| Stats {
+            min: Scalar::Integer(i),
+            max: Scalar::Integer(i + 10),
+            nulls: Some(0),
+        })
+        .collect();
+    let files: Vec<FileFacts<'_>> = stats
+        .iter()
+        .map(|bounds| FileFacts {
+            partition: BTreeMap::from([("p".to_owned(), Scalar::String("A".to_owned()))]),
+            num_records: Some(10),
+            bounds,
+        })
+        .collect();
+    for sql in ["i = 5000", "p = 'A'", "p = 'A' AND i = 5000"] {
+        let predicate = Predicate::parse(sql, &schema(), &partition_columns(), 0).unwrap();
+        let start = clock.instant();
+        let verdicts = predicate.verdict(&files).unwrap();
+        let kept = verdicts.iter().filter(|v| **v != Verdict::NoRow).count();
+        println!("{sql}: {kept} of 100000 kept in {:?}", start.elapsed());
+    }
+}

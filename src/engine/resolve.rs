@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, BinaryOperator, CastKind, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Spanned,
-    Subscript, TimezoneInfo, TypedString, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, AccessExpr, BinaryOperator, CastKind, DateTimeField, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    Query, Spanned, Subscript, TimezoneInfo, TypedString, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -25,6 +26,8 @@ const MAX_NESTING: usize = 60;
 /// Operators in a row without AND, OR or a comma between them.
 const MAX_CHAIN: usize = 500;
 
+const THE_END: &str = ", found the end";
+
 /// Functions that depend on the file, the plan or the process rather than on the row.
 const NOT_OF_THE_ROW: [&str; 7] = [
     "input_file_name",
@@ -34,6 +37,19 @@ const NOT_OF_THE_ROW: [&str; 7] = [
     "input_file_block_start",
     "input_file_block_length",
     "version",
+];
+
+/// DataFusion's functions of these names, with so many arguments or more, are not Spark's.
+const NOT_AS_SPARK: [(&str, usize); 9] = [
+    ("date_format", 0),
+    ("to_char", 0),
+    ("from_unixtime", 0),
+    ("to_date", 2),
+    ("to_timestamp", 2),
+    ("ltrim", 2),
+    ("rtrim", 2),
+    ("btrim", 3),
+    ("regexp_count", 3),
 ];
 
 /// A predicate's tree, and the top-level columns that it names, in the table's spelling and order of first use.
@@ -92,7 +108,13 @@ fn parse(sql: &str) -> Result<Expr, EngineError> {
     let mut parser = Parser::new(&DeltaDialect)
         .with_recursion_limit(MAX_NESTING)
         .with_tokens_with_locations(tokens);
-    let expr = parser.parse_expr().map_err(syntax)?;
+    let expr = parser.parse_expr().map_err(|e| match syntax(e) {
+        EngineError::Syntax { reason, .. } if reason.ends_with(THE_END) => EngineError::Syntax {
+            reason,
+            at: end_of(sql),
+        },
+        other => other,
+    })?;
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
     if next.token != Token::EOF {
@@ -169,9 +191,18 @@ fn syntax(error: ParserError) -> EngineError {
         .replace("Expected: ", "expected ")
         .replace(", found: ", ", found ");
     if reason.ends_with(", found EOF") {
-        reason = reason.replace(", found EOF", ", found the end");
+        reason = reason.replace(", found EOF", THE_END);
     }
     EngineError::Syntax { reason, at }
+}
+
+/// The place behind the last character.
+fn end_of(sql: &str) -> Position {
+    let last = sql.rsplit('\n').next().unwrap_or_default();
+    Position {
+        line: sql.matches('\n').count() as u64 + 1,
+        column: last.chars().count() as u64 + 1,
+    }
 }
 
 fn position(span: Span) -> Position {
@@ -271,6 +302,12 @@ impl Resolver<'_> {
             Expr::AnyOp { .. } | Expr::AllOp { .. } => {
                 return refused("ANY, SOME or ALL", expr.span());
             }
+            Expr::Collate { .. } => return refused("COLLATE", expr.span()),
+            Expr::Extract {
+                field: DateTimeField::Dow | DateTimeField::DayOfWeek,
+                expr: inner,
+                ..
+            } => *expr = call("dayofweek", vec![take(inner)]),
             Expr::Lambda(_) => return refused("a lambda function", expr.span()),
             Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => {
                 return refused("`*`", expr.span());
@@ -478,8 +515,35 @@ impl Resolver<'_> {
             };
             return Ok(());
         }
-        if let Some(alias) = alias(&name) {
-            ident.value = alias.to_owned();
+        let count = match &function.args {
+            FunctionArguments::List(list) => list.args.len(),
+            _ => 0,
+        };
+        if NOT_AS_SPARK
+            .iter()
+            .any(|(n, from)| *n == name && count >= *from)
+        {
+            return Err(EngineError::UnknownFunction {
+                name,
+                at,
+                nearest: None,
+            });
+        }
+        match (alias(&name), &mut function.args) {
+            (Some(alias), _) => ident.value = alias.to_owned(),
+            (None, FunctionArguments::List(list)) => match (name.as_str(), count) {
+                // Spark's natural logarithm; DataFusion's has the base 10.
+                ("log", 1) => "ln".clone_into(&mut ident.value),
+                // Spark replaces every match.
+                ("regexp_replace", 3) => {
+                    list.args
+                        .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(text(
+                            "g".to_owned(),
+                        ))))
+                }
+                _ => {}
+            },
+            _ => {}
         }
         if self.state.scalar_functions().contains_key(&ident.value) {
             return Ok(());

@@ -421,6 +421,7 @@ impl<'a> Typing<'a> {
                 kept.push(item);
                 continue;
             };
+            refuse_days_as_numbers(&target, &value.data_type())?;
             match (&target, value) {
                 (_, value) if value.is_null() => kept.push(item),
                 (DataType::Utf8, value) if value.data_type().is_numeric() => {
@@ -458,6 +459,7 @@ impl<'a> Typing<'a> {
             _ => (left, right),
         };
         let types = (self.type_of(&left)?, self.type_of(&right)?);
+        refuse_days_as_numbers(&types.0, &types.1)?;
         let (left, right) = match &types {
             (DataType::Utf8, other) if *other != DataType::Utf8 => (from_text(left, other), right),
             (other, DataType::Utf8) if *other != DataType::Utf8 => (left, from_text(right, other)),
@@ -671,6 +673,15 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
 
 fn cast(expr: Expr, to: DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), to))
+}
+
+/// Arrow takes a number for days or microseconds since 1970; nobody who writes one means that.
+fn refuse_days_as_numbers(a: &DataType, b: &DataType) -> Result<()> {
+    let time = |t: &DataType| matches!(t, DataType::Date32 | DataType::Timestamp(..));
+    if (time(a) && b.is_numeric()) || (a.is_numeric() && time(b)) {
+        return plan_err!("{} and {} cannot be compared", delta_name(a), delta_name(b));
+    }
+    Ok(())
 }
 
 /// A text column compared with something else: text that is no such value is NULL, never an error.
