@@ -119,11 +119,15 @@ pub(crate) fn daemons(mountpoint: &Path) -> Vec<i32> {
     processes
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            // By `comm` first: the command line of a process that hangs in exec can't be read.
+            let name = fs::read(entry.path().join("comm")).ok()?;
+            if name.trim_ascii() != b"deltafs" {
+                return None;
+            }
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-            let ours = Path::new(OsStr::from_bytes(words.first()?)).ends_with("deltafs");
             let serves = words.contains(&b"mount".as_slice()) && words.contains(&mountpoint);
-            (ours && serves && !is_zombie(pid)).then_some(pid)
+            (serves && !is_zombie(pid)).then_some(pid)
         })
         .collect()
 }
@@ -147,11 +151,15 @@ pub(crate) fn stacks(pid: i32) -> String {
         let (name, waits) = (read("comm"), read("wchan"));
         said += &format!("  {} in {waits}\n", name.trim());
     }
+    if !fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("deltafs")) {
+        return said;
+    }
+    // A thread that is stuck in the kernel can't be stopped for the debugger.
     let debugger = Command::new("timeout")
         .args([
             "-k",
             "1",
-            "60",
+            "20",
             "gdb",
             "-batch",
             "-ex",

@@ -44,6 +44,7 @@ cases!("append":
     python_zipfile,
     python_out_of_order,
     python_fork_while_open,
+    exec_while_open,
     python_fsync_then_close,
     python_dup_closes_twice,
     pyarrow_write_table,
@@ -319,6 +320,24 @@ if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
 os.write(fd, data[200:])
+os.close(fd)\"",
+    );
+}
+
+/// A close-on-exec descriptor is flushed in the middle of the child's exec, when the kernel lets nobody look at
+/// that process: a daemon that reads /proc/PID/stat of its caller waits for itself.
+fn exec_while_open(cx: &Cx) {
+    cx.time_limit(40);
+    drop_new(
+        cx,
+        "$PY -c \"
+import os, subprocess
+data = open('in/x.parquet', 'rb').read()
+fd = os.open('mnt/t/x.parquet', os.O_WRONLY | os.O_CREAT)
+os.write(fd, data[:200])
+subprocess.run(['true'], close_fds=False, check=True)
+os.write(fd, data[200:])
+subprocess.run(['true'], close_fds=False, check=True)
 os.close(fd)\"",
     );
 }

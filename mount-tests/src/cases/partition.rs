@@ -22,7 +22,7 @@ cases!("partition":
     rsync_into_a_partition,
     two_levels,
     root_drop_is_split,
-    root_drop_without_the_column,
+    root_drop_needs_the_column,
     foreign_directories_refused,
     bad_values_refused,
     odd_values_round_trip,
@@ -142,13 +142,12 @@ fn two_levels(cx: &Cx) {
     cx.sh("mkdir -p mnt/t/year=2026/month=1; cp in/x.parquet mnt/t/year=2026/month=1/")
         .ok();
     assert_eq!(table.rows(), ["2026|7|1"]);
-    // One level alone leaves the other NULL, as any column that is missing.
-    cx.sh("cp in/x.parquet mnt/t/year=2026/").ok();
-    assert_eq!(table.rows(), ["2026|7|1", "2026|7|NULL"]);
+    // One level alone does not say it all.
+    cx.sh("cp in/x.parquet mnt/t/year=2026/").fails(EINVAL);
     // The order of the levels is the table's.
     let ran = cx.sh("mkdir mnt/t/month=2");
     assert!(!ran.succeeded(), "{ran}");
-    assert_eq!(table.version(), 2);
+    assert_eq!(table.version(), 1);
 }
 
 fn root_drop_is_split(cx: &Cx) {
@@ -183,14 +182,13 @@ fn root_drop_is_split(cx: &Cx) {
     );
 }
 
-/// A missing nullable column is NULL, a partition column, too.
-fn root_drop_without_the_column(cx: &Cx) {
+/// A row's partition is never guessed: neither the path nor the file gives it.
+fn root_drop_needs_the_column(cx: &Cx) {
     let (table, _m) = by_country(cx);
-    cx.sh("cp in/x.parquet mnt/t/").ok();
-    assert_eq!(table.version(), 1);
-    assert_eq!(table.rows(), ["1|DE", "2|DE", "7|NULL", "8|NULL"]);
-    cx.sh("test -d mnt/t/country=__HIVE_DEFAULT_PARTITION__")
-        .ok();
+    cx.sh("cp in/x.parquet mnt/t/").fails(EINVAL);
+    let last = cx.sh("cat mnt/t/.delta/last").ok();
+    assert!(last.contains("country"), "{last}");
+    assert_eq!(table.version(), 0);
 }
 
 fn foreign_directories_refused(cx: &Cx) {
