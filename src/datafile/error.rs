@@ -48,6 +48,8 @@ pub enum DataFileError {
     External { column: String, path: String },
     #[error("the data pages are damaged: {0}")]
     Pages(ParquetError),
+    #[error("the data pages of column `{column}` are damaged: {reason}")]
+    Page { column: String, reason: String },
     #[error("the data pages are damaged: the Parquet decoder has failed on them")]
     Decoder,
     #[error("the rows cannot be decoded: {0}")]
@@ -193,6 +195,7 @@ impl Failure for DataFileError {
             | E::DeadRow { .. }
             | E::NoFieldIds
             | E::Decoder
+            | E::Page { .. }
             | E::Rows(_) => Kind::Corrupt,
             E::Pages(source) => parquet_kind(source, Kind::Corrupt),
             E::Write(source) => parquet_kind(source, Kind::Invalid),

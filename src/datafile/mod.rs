@@ -12,6 +12,7 @@ mod error;
 mod footer;
 mod int96;
 mod layout;
+mod pages;
 mod physical;
 mod prepare;
 mod raw;

@@ -13,6 +13,7 @@ use super::convert::{
 };
 use super::error::DataFileError;
 use super::int96;
+use super::pages::check_pages;
 use super::physical;
 use super::source::{BATCH_ROWS, Batches, Source};
 use super::split::{Splitter, partition_text};
@@ -94,7 +95,10 @@ pub fn prepare(
     let source = Source::new(copy, Arc::clone(&file.metadata))?;
     int96::check(&source)?;
     let files = match plan.outcome {
-        Outcome::Adopt => vec![adopt(&file, &source, target, &plan, check)?],
+        Outcome::Adopt => {
+            check_pages(input, &file.metadata)?;
+            vec![adopt(&file, &source, target, &plan, check)?]
+        }
         Outcome::Rewrite | Outcome::Split => rewrite(&source, target, &plan, new_file, check)?,
     };
     Ok(Prepared {
@@ -200,10 +204,7 @@ fn rewrite(
 }
 
 /// Decodes the file's columns for those of `wanted`.
-fn decode(
-    source: &Source,
-    wanted: &StructType,
-) -> Result<Batches, DataFileError> {
+fn decode(source: &Source, wanted: &StructType) -> Result<Batches, DataFileError> {
     let fields = source.schema().fields();
     let roots: Vec<usize> = (0..fields.len())
         .filter(|i| {

@@ -29,7 +29,10 @@ impl Backing {
             mode: u16::try_from(meta.mode() & 0o7777).unwrap_or(0o644),
             uid: meta.uid(),
             gid: meta.gid(),
-            mtime_ms: meta.mtime() * 1000 + meta.mtime_nsec() / 1_000_000,
+            mtime_ms: meta
+                .mtime()
+                .saturating_mul(1000)
+                .saturating_add(meta.mtime_nsec() / 1_000_000),
         }
     }
 }
@@ -44,6 +47,7 @@ impl Core {
             match self.handles().get(fh) {
                 Ok(Handle::Text(text)) => attr.size = text.len() as u64,
                 Ok(Handle::Verb(verb)) => attr.size = super::verb::size(&verb),
+                Ok(Handle::Stage { stage, write: true }) => attr.size = stage.private_size(),
                 _ => {}
             }
         }
@@ -174,10 +178,15 @@ impl Core {
     fn dir_attr(&self, node: &Node, path: &Path, mtime_ms: Option<Millis>) -> FsResult<Attr> {
         let mut backing = Backing::of(&self.stat(path)?);
         backing.size = 4096;
-        if let Some(mtime_ms) = mtime_ms {
-            backing.mtime_ms = mtime_ms;
-        } else if let Ok(super::lookup::DirKind::Table(_, snapshot)) = self.dir_kind(path) {
-            backing.mtime_ms = snapshot.timestamp();
+        // Every commit shows in the log's own folder; looking at it replays nothing.
+        let log = self
+            .catalog
+            .root()
+            .metadata(&path.join(crate::log::LOG_DIR));
+        match (mtime_ms, log) {
+            (Some(mtime_ms), _) => backing.mtime_ms = mtime_ms,
+            (None, Ok(log)) => backing.mtime_ms = Backing::of(&log).mtime_ms,
+            (None, Err(_)) => {}
         }
         let mut attr = self.file_attr(node, &backing, self.settings.refresh);
         (attr.kind, attr.nlink) = (FileKind::Dir, 2);
@@ -223,8 +232,8 @@ impl Core {
             };
             match (staged, &node) {
                 (Some(stage), _) => {
-                    let _settling = stage.settling.lock();
-                    stage.truncate(size, self.env.now(), &self.fresh)?;
+                    let _settling = stage.settle();
+                    stage.truncate(size, &self.env, &self.fresh)?;
                 }
                 // Shells truncate before they write; an empty body never runs anything.
                 (

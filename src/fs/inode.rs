@@ -7,7 +7,7 @@ use super::node::Node;
 
 #[derive(Debug)]
 struct Known {
-    key: String,
+    key: Vec<u8>,
     node: Node,
     lookups: u64,
 }
@@ -37,15 +37,16 @@ impl Inodes {
     }
 
     /// Counts a lookup of `node` and gives its number. A later form of the same file replaces the earlier one.
-    pub(super) fn look_up(&mut self, node: Node) -> Ino {
+    ///
+    /// What it replaces comes back, to be dropped without the lock: it may hold the last descriptor of a large file.
+    pub(super) fn look_up(&mut self, node: Node) -> (Ino, Option<Node>) {
         let key = node.key();
         let mut ino = node.number();
         loop {
             match self.known.get_mut(&ino) {
                 Some(known) if known.key == key => {
                     known.lookups += 1;
-                    known.node = node;
-                    return ino;
+                    return (ino, Some(std::mem::replace(&mut known.node, node)));
                 }
                 // Two keys with one hash: the later one takes the next number.
                 Some(_) => ino = Ino(ino.0.wrapping_add(1).max(2)),
@@ -58,40 +59,33 @@ impl Inodes {
                             lookups: 1,
                         },
                     );
-                    return ino;
+                    return (ino, None);
                 }
             }
         }
     }
 
     /// Gives the node of a known file its new form (a staged file that has been committed).
-    pub(super) fn replace(&mut self, node: &Node) {
+    pub(super) fn replace(&mut self, node: &Node) -> Option<Node> {
         let key = node.key();
         let mut ino = node.number();
         while let Some(known) = self.known.get_mut(&ino) {
             if known.key == key {
-                known.node = node.clone();
-                return;
+                return Some(std::mem::replace(&mut known.node, node.clone()));
             }
             ino = Ino(ino.0.wrapping_add(1).max(2));
         }
+        None
     }
 
-    pub(super) fn forget(&mut self, ino: Ino, count: u64) {
-        if ino == Ino::ROOT {
-            return;
+    /// The node that the kernel does not know any more, to be dropped without the lock.
+    pub(super) fn forget(&mut self, ino: Ino, count: u64) -> Option<Node> {
+        let known = self.known.get_mut(&ino).filter(|_| ino != Ino::ROOT)?;
+        known.lookups = known.lookups.saturating_sub(count);
+        if known.lookups > 0 {
+            return None;
         }
-        if let Some(known) = self.known.get_mut(&ino) {
-            known.lookups = known.lookups.saturating_sub(count);
-            if known.lookups == 0 {
-                self.known.remove(&ino);
-            }
-        }
-    }
-
-    /// All that the kernel knows.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (Ino, &Node)> {
-        self.known.iter().map(|(ino, known)| (*ino, &known.node))
+        self.known.remove(&ino).map(|known| known.node)
     }
 }
 
@@ -104,15 +98,15 @@ mod tests {
     #[test]
     fn a_number_lives_as_long_as_its_lookups() {
         let mut inodes = Inodes::new(Node::Dir(PathBuf::new()));
-        let a = inodes.look_up(Node::Foreign(PathBuf::from("a")));
-        assert_eq!(inodes.look_up(Node::Foreign(PathBuf::from("a"))), a);
-        let b = inodes.look_up(Node::Foreign(PathBuf::from("b")));
+        let (a, _) = inodes.look_up(Node::Foreign(PathBuf::from("a")));
+        assert_eq!(inodes.look_up(Node::Foreign(PathBuf::from("a"))).0, a);
+        let (b, _) = inodes.look_up(Node::Foreign(PathBuf::from("b")));
         assert_ne!(a, b);
         inodes.forget(a, 1);
         assert!(inodes.node(a).is_some());
         inodes.forget(a, 1);
         assert!(inodes.node(a).is_none());
-        assert_eq!(inodes.look_up(Node::Foreign(PathBuf::from("a"))), a);
+        assert_eq!(inodes.look_up(Node::Foreign(PathBuf::from("a"))).0, a);
         inodes.forget(Ino::ROOT, 9);
         assert!(inodes.node(Ino::ROOT).is_some());
     }

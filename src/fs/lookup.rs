@@ -34,7 +34,21 @@ impl Core {
         // Attributes first: a failure must not leave a lookup that nobody takes back.
         let mut attr = self.attr(&node)?;
         let ttl = self.name_ttl(&node);
-        attr.ino = self.inodes().look_up(node);
+        let pinned = match &node {
+            Node::Data { handle, file, .. } => Some((Arc::clone(handle), Arc::clone(file))),
+            _ => None,
+        };
+        let (ino, replaced) = self.inodes().look_up(node);
+        drop(replaced);
+        attr.ino = ino;
+        // A commit between the look at the table and this line has told the kernel of a name that it did not have
+        // yet: it must not keep it now.
+        let still = pinned.is_none_or(|(handle, file)| {
+            let now = handle.snapshot();
+            let live = now.named(&file.visible);
+            live.is_some_and(|l| l.path == file.path && l.add.dv_id() == file.add.dv_id())
+        });
+        let ttl = if still { ttl } else { Duration::ZERO };
         Ok(Entry { attr, ttl })
     }
 
@@ -145,10 +159,15 @@ impl Core {
             dir: dir.to_owned(),
             append_only: false,
         };
-        if let Some(stage) = self.staged(&place, name) {
+        let staged = self.staged(&place, name);
+        // What is live under the name comes before the shadow of a file whose rows went elsewhere.
+        let shadow = matches!(&staged, Some(Node::Staged(s)) if matches!(s.state().phase, Phase::Scattered(_)));
+        if let Some(stage) = staged.clone().filter(|_| !shadow) {
             return Ok(stage);
         }
-        let name = name.to_str().ok_or(FsError::NotFound)?;
+        let Some(name) = name.to_str() else {
+            return staged.ok_or(FsError::NotFound);
+        };
         let visible = format!("{dir}{name}");
         if let Some(file) = snapshot.named(&visible) {
             return Ok(Node::Data {
@@ -156,6 +175,9 @@ impl Core {
                 handle: Arc::clone(handle),
                 file: Arc::clone(file),
             });
+        }
+        if let Some(stage) = staged {
+            return Ok(stage);
         }
         let below = format!("{visible}/");
         if snapshot.has_dir(&below) || self.overlay().has_dir(table, &below) {

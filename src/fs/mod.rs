@@ -68,7 +68,6 @@ struct Core {
     invalidations: UnboundedSender<Invalidate>,
     receiver: Mutex<Option<UnboundedReceiver<Invalidate>>>,
     runtime: tokio::runtime::Handle,
-    stopping: tokio::sync::Notify,
 }
 
 impl Fs {
@@ -93,18 +92,17 @@ impl Fs {
             settings: settings.clone(),
             catalog: Catalog::new(root, env.clone()),
             started: env.now(),
-            env,
+            env: env.clone(),
             inodes: Mutex::new(Inodes::new(Node::Dir(std::path::PathBuf::new()))),
             overlay: Mutex::default(),
             handles: Mutex::default(),
             outcomes: Mutex::default(),
             rendered: render::Cache::default(),
-            fresh: Fresh::new(staging),
+            fresh: Fresh::new(staging, env),
             passthrough: AtomicBool::new(false),
             invalidations,
             receiver: Mutex::new(Some(receiver)),
             runtime: runtime.clone(),
-            stopping: tokio::sync::Notify::new(),
         });
         let fs = Fs { core, runtime };
         fs.watch();
@@ -123,7 +121,8 @@ impl Fs {
                 kind: crate::error::Kind::Unavailable,
                 message: format!("an internal error: {error}"),
                 hint: Some(
-                    "nothing was committed by this request; see the log of the daemon".to_owned(),
+                    "whether it was committed is not known: see .delta/history and the log of the daemon"
+                        .to_owned(),
                 ),
             }),
         }
@@ -153,7 +152,11 @@ impl Core {
 
     /// The table at `path`, at a snapshot that is at most `refresh` old.
     fn table(&self, path: &Path) -> FsResult<(Arc<Table>, Arc<Snapshot>)> {
-        let table = self.catalog.table(path).map_err(|e| FsError::domain(&e))?;
+        let (table, new) = self.catalog.open(path).map_err(|e| FsError::domain(&e))?;
+        if new && !self.settings.read_only {
+            let table = Arc::clone(&table);
+            self.runtime.spawn_blocking(move || table.sweep());
+        }
         let age = i64::try_from(self.settings.refresh.as_millis()).unwrap_or(i64::MAX);
         if let Some(snapshot) = table.recent(age) {
             return Ok((table, snapshot));
@@ -225,7 +228,11 @@ impl FileSystem for Fs {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.core.inodes().forget(ino, count);
+        let forgotten = self.core.inodes().forget(ino, count);
+        // The last descriptor of a large nameless file is slow to close: not on the thread that reads requests.
+        if let Some(node @ Node::Staged(_)) = forgotten {
+            self.runtime.spawn_blocking(move || drop(node));
+        }
     }
 
     async fn getattr(&self, ino: Ino, fh: Option<Fh>) -> FsResult<Attr> {
@@ -312,14 +319,22 @@ impl FileSystem for Fs {
 
     async fn write(
         &self,
-        _ino: Ino,
+        ino: Ino,
         fh: Fh,
         offset: u64,
         data: Bytes,
         caller: Caller,
     ) -> FsResult<u32> {
-        self.on(move |core| core.write(fh, offset, &data, caller))
-            .await
+        self.on(move |core| {
+            core.told(
+                ino,
+                caller,
+                "WRITE",
+                "",
+                core.write(fh, offset, &data, caller),
+            )
+        })
+        .await
     }
 
     async fn flush(&self, _ino: Ino, fh: Fh, caller: Caller) -> FsResult<()> {
@@ -368,15 +383,23 @@ impl FileSystem for Fs {
 
     async fn fallocate(
         &self,
-        _ino: Ino,
+        ino: Ino,
         fh: Fh,
         offset: u64,
         length: u64,
         mode: i32,
-        _caller: Caller,
+        caller: Caller,
     ) -> FsResult<()> {
-        self.on(move |core| core.fallocate(fh, offset, length, mode))
-            .await
+        self.on(move |core| {
+            core.told(
+                ino,
+                caller,
+                "FALLOCATE",
+                "",
+                core.fallocate(fh, offset, length, mode),
+            )
+        })
+        .await
     }
 
     async fn copy_file_range(&self, range: CopyRange, caller: Caller) -> FsResult<u32> {
@@ -400,7 +423,6 @@ impl FileSystem for Fs {
     }
 
     async fn shutdown(&self) {
-        self.core.stopping.notify_waiters();
         let _ = self
             .on(|core| {
                 core.settle_all();

@@ -1,6 +1,7 @@
 //! What an inode stands for.
 
 use std::hash::Hasher as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,16 +33,16 @@ pub(super) enum Node {
 
 impl Node {
     /// What identifies the node for as long as it lives: two nodes with one key are the same file.
-    pub(super) fn key(&self) -> String {
+    pub(super) fn key(&self) -> Vec<u8> {
         match self {
-            Node::Dir(path) => format!("d\0{}", path.display()),
-            Node::Partition { table, dir } => format!("p\0{}\0{dir}", table.display()),
+            Node::Dir(path) => key(b'd', path, &[]),
+            Node::Partition { table, dir } => key(b'p', table, &[dir.as_bytes()]),
             Node::Data { table, file, .. } => {
                 data_key(table, file.path.key(), file.add.dv_id().as_deref())
             }
             Node::Staged(stage) => stage.key(),
-            Node::Foreign(path) => format!("x\0{}", path.display()),
-            Node::Control { owner, entry } => format!("c\0{}\0{}", owner.display(), entry.path()),
+            Node::Foreign(path) => key(b'x', path, &[]),
+            Node::Control { owner, entry } => key(b'c', owner, &[&entry.key()]),
         }
     }
 
@@ -80,13 +81,27 @@ impl Node {
 }
 
 /// Key of a data file: where it is stored and which of its rows are dead.
-pub(super) fn data_key(table: &Path, path: &str, dv: Option<&str>) -> String {
-    format!("f\0{}\0{path}\0{}", table.display(), dv.unwrap_or_default())
+pub(super) fn data_key(table: &Path, path: &str, dv: Option<&str>) -> Vec<u8> {
+    key(
+        b'f',
+        table,
+        &[path.as_bytes(), dv.unwrap_or_default().as_bytes()],
+    )
 }
 
-pub(super) fn number(key: &str) -> Ino {
+/// Names are bytes; none holds a NUL.
+fn key(kind: u8, path: &Path, rest: &[&[u8]]) -> Vec<u8> {
+    let mut key = vec![kind];
+    for part in [path.as_os_str().as_bytes()].iter().chain(rest) {
+        key.push(0);
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+pub(super) fn number(key: &[u8]) -> Ino {
     let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(key.as_bytes());
+    hasher.write(key);
     // 0 is no inode and 1 is the root.
     Ino(hasher.finish().max(2))
 }

@@ -91,6 +91,34 @@ impl Overlay {
         })
     }
 
+    /// Takes out what was only shown for a moment's grace, and what nobody came to write.
+    pub(super) fn expired(&mut self, now: Millis) -> Vec<Arc<Stage>> {
+        let mut expired = Vec::new();
+        for names in self.staged.values_mut() {
+            names.retain(|_, stage| {
+                let over = {
+                    let state = stage.state();
+                    match state.phase {
+                        Phase::Scattered(since) => now.saturating_sub(since) >= GRACE_MS,
+                        Phase::Open => {
+                            state.replaces.is_some()
+                                && state.writers == 0
+                                && !state.dirty
+                                && now.saturating_sub(state.modified) >= GRACE_MS
+                        }
+                        Phase::Committed(_) | Phase::Gone => true,
+                    }
+                };
+                if over {
+                    expired.push(Arc::clone(stage));
+                }
+                !over
+            });
+        }
+        self.staged.retain(|_, names| !names.is_empty());
+        expired
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<Stage>> {
         self.staged
             .values()

@@ -41,7 +41,7 @@ impl Core {
                     return Err(FsError::Stale);
                 }
                 if flags.write {
-                    return self.begin_overwrite(&table, &handle, &snapshot, &file, flags, caller);
+                    return self.begin_overwrite(&table, &snapshot, &file, flags, caller);
                 }
                 self.open_data(&snapshot, &handle, &file)
             }
@@ -74,15 +74,18 @@ impl Core {
                 ),
             ));
         }
-        match raw_view(
-            &file,
-            snapshot.schema(),
-            snapshot.partition_columns(),
-            snapshot.mapping(),
-        ) {
-            Ok(RawView::Same) => self.open_file(file, true),
-            Ok(RawView::Differs(reason)) => Err(needs_logical_view(&live.visible, &reason)),
-            Err(e) => Err(domain(&e)),
+        let view = match live.view.get() {
+            Some(view) => view.clone(),
+            None => {
+                let columns = snapshot.partition_columns();
+                let view = raw_view(&file, snapshot.schema(), columns, snapshot.mapping())
+                    .map_err(|e| domain(&e))?;
+                live.view.get_or_init(|| view).clone()
+            }
+        };
+        match view {
+            RawView::Same => self.open_file(file, true),
+            RawView::Differs(reason) => Err(needs_logical_view(&live.visible, &reason)),
         }
     }
 
@@ -159,6 +162,9 @@ impl Core {
     }
 
     fn open_stage(&self, stage: &Arc<Stage>, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
+        if flags.write {
+            return self.open_for_writing(stage, flags, caller);
+        }
         let (phase, file, replaces) = {
             let state = stage.state();
             (
@@ -167,51 +173,71 @@ impl Core {
                 state.replaces.clone(),
             )
         };
-        match phase {
-            Phase::Gone => return Err(FsError::Stale),
-            Phase::Committed(live) => {
-                // The inode went on as a data file; only a handle from before can still ask for the stage.
+        match (phase, replaces) {
+            (Phase::Gone, _) => Err(FsError::Stale),
+            // The inode went on as a data file; only a handle from before can still ask for the stage.
+            (Phase::Committed(live), _) => {
                 let (table, snapshot) = self.table(&stage.place.table)?;
-                if flags.write {
-                    return self.begin_overwrite(
-                        &stage.place.table,
-                        &table,
-                        &snapshot,
-                        &live,
-                        flags,
-                        caller,
-                    );
-                }
-                return self.open_data(&snapshot, &table, &live);
+                self.open_data(&snapshot, &table, &live)
             }
-            Phase::Open | Phase::Scattered(_) => {}
+            // Until it is committed, readers of the name see the rows that are in the table.
+            (Phase::Open, Some(old)) => {
+                let (table, snapshot) = self.table(&stage.place.table)?;
+                let mut opened = self.open_data(&snapshot, &table, &old)?;
+                opened.io = Io::Direct;
+                Ok(opened)
+            }
+            (Phase::Open | Phase::Scattered(_), _) => {
+                let fh = self.handles().open(Handle::File(file));
+                Ok(Opened { fh, io: Io::Direct })
+            }
         }
-        if flags.write {
-            return self.open_for_writing(stage, flags, caller);
-        }
-        // Until it is committed, readers of the name see the rows that are in the table.
-        if let Some(old) = replaces {
-            let (table, snapshot) = self.table(&stage.place.table)?;
-            let mut opened = self.open_data(&snapshot, &table, &old)?;
-            opened.io = Io::Direct;
-            return Ok(opened);
-        }
-        let fh = self.handles().open(Handle::File(file));
-        Ok(Opened { fh, io: Io::Direct })
     }
 
+    /// Opens a staged file for writing, or says that its name stands for another file by now.
     fn open_for_writing(
         &self,
         stage: &Arc<Stage>,
         flags: OpenFlags,
         caller: Caller,
     ) -> FsResult<Opened> {
-        if flags.append && stage.state().replaces.is_some() {
+        // Not in the middle of a commit: what is adopted must not change under it.
+        let _settling = stage.settle();
+        let (phase, replaces, busy) = {
+            let state = stage.state();
+            (
+                state.phase.clone(),
+                state.replaces.is_some(),
+                state.writers > 0,
+            )
+        };
+        match phase {
+            Phase::Open => {}
+            Phase::Scattered(_) => {
+                // A new file of that name is another one.
+                let name = stage.name();
+                self.overlay().remove(stage, &name);
+                return Err(FsError::Stale);
+            }
+            Phase::Committed(_) | Phase::Gone => return Err(FsError::Stale),
+        }
+        if flags.append && replaces {
             return Err(append_refused());
         }
-        if flags.truncate {
-            stage.truncate(0, self.env.now(), &self.fresh)?;
+        if flags.truncate && busy {
+            // Somebody else has it open to write it. Two files make two commits, each of one writer's
+            // bytes; one file would be a mixture.
+            self.stage_anew(stage, caller)?;
+            return Err(FsError::Stale);
         }
+        if flags.truncate {
+            stage.truncate(0, &self.env, &self.fresh)?;
+        }
+        self.join(stage, caller)
+    }
+
+    /// Counts a writer of a staged file.
+    fn join(&self, stage: &Arc<Stage>, caller: Caller) -> FsResult<Opened> {
         let opener = process_of(caller.pid);
         {
             let mut state = stage.state();
@@ -230,11 +256,30 @@ impl Core {
         })
     }
 
+    /// A staged file of its own in place of one that others are writing; theirs is committed all the same.
+    fn stage_anew(&self, other: &Stage, caller: Caller) -> FsResult<Arc<Stage>> {
+        let (name, replaces) = {
+            let state = other.state();
+            (state.name.clone(), state.replaces.clone())
+        };
+        let file = self.fresh.owned(caller)?;
+        let stage = Arc::new(Stage::new(
+            other.place.clone(),
+            name,
+            file,
+            replaces,
+            caller,
+            &self.env,
+        ));
+        stage.state().sequential = None;
+        self.overlay().insert(&stage);
+        Ok(stage)
+    }
+
     /// Opening a live file for writing: the name gets a private file, and the kernel is told to look again.
     fn begin_overwrite(
         &self,
         table: &Path,
-        handle: &Arc<Table>,
         snapshot: &Arc<Snapshot>,
         live: &Arc<LiveFile>,
         flags: OpenFlags,
@@ -247,14 +292,13 @@ impl Core {
         if flags.read && !flags.truncate {
             return Err(super::stage::random_write());
         }
-        self.overwrite(table, handle, snapshot, live, caller)?;
+        self.overwrite(table, snapshot, live, caller)?;
         Err(FsError::Stale)
     }
 
     fn overwrite(
         &self,
         table: &Path,
-        _handle: &Arc<Table>,
         snapshot: &Arc<Snapshot>,
         live: &Arc<LiveFile>,
         caller: Caller,
@@ -358,16 +402,12 @@ impl Core {
         caller: Caller,
     ) -> FsResult<(Entry, Opened)> {
         let stage = match &node {
-            Node::Data {
-                table,
-                handle,
-                file,
-            } => {
+            Node::Data { table, file, .. } => {
                 if flags.append {
                     return Err(append_refused());
                 }
                 let (_, snapshot) = self.table(table)?;
-                self.overwrite(table, handle, &snapshot, file, caller)?
+                self.overwrite(table, &snapshot, file, caller)?
             }
             Node::Staged(stage) => Arc::clone(stage),
             Node::Dir(_) | Node::Partition { .. } => return Err(FsError::IsDir),
@@ -377,8 +417,16 @@ impl Core {
                 return Ok((self.entry(node)?, opened));
             }
         };
-        let opened = self.open_for_writing(&stage, flags, caller)?;
-        Ok((self.entry(Node::Staged(stage))?, opened))
+        match self.open_for_writing(&stage, flags, caller) {
+            Ok(opened) => Ok((self.entry(Node::Staged(stage))?, opened)),
+            // CREATE can't be told to look again: it gets what it would find.
+            Err(FsError::Stale) => {
+                let stage = self.stage_anew(&stage, caller)?;
+                let opened = self.join(&stage, caller)?;
+                Ok((self.entry(Node::Staged(stage))?, opened))
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// Whether the plain directory `path` may become a table.
@@ -419,10 +467,7 @@ impl Core {
             Handle::Dir(_) => Err(FsError::IsDir),
             Handle::File(file) => read_at(&file, offset, size),
             Handle::Text(text) => Ok(slice(&text, offset, size)),
-            Handle::Stage { stage, .. } => {
-                let file = Arc::clone(&stage.state().file);
-                read_at(&file, offset, size)
-            }
+            Handle::Stage { stage, .. } => read_at(&stage.file(), offset, size),
             Handle::Verb(verb) => Ok(slice(&super::verb::answer(&verb), offset, size)),
         }
     }

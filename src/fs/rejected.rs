@@ -35,6 +35,7 @@ impl Core {
     fn try_reject(&self, table: &Path, name: &str, file: &File, reason: &str) -> FsResult<()> {
         let root = self.catalog.root();
         let folder = folder(table);
+        crate::table::sweep(root, &folder, self.env.now());
         root.create_dir_all(&folder).map_err(|e| domain(&e))?;
         let mut names = self.rejected_names(table)?;
         names.retain(|n| !n.ends_with(REASON));
@@ -46,7 +47,7 @@ impl Core {
         }
         root.adopt(file, &folder.join(&kept))
             .map_err(|e| domain(&e))?;
-        let temporary = format!("{PRIVATE_DIR}-{}.tmp", self.env.uuid());
+        let temporary = crate::table::temporary_name(&self.env);
         let text = format!("{reason}\n");
         root.put(
             &folder.join(format!("{kept}{REASON}")),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::lookup::{DirKind, shown};
 use super::node::Node;
@@ -48,14 +48,14 @@ impl Core {
     /// Removing the name of a file that is being written: its bytes are dropped, and a live file that it would
     /// have replaced goes, since that is what the name stands for.
     fn unlink_stage(&self, stage: &Arc<Stage>, name: &OsStr, caller: Caller) -> FsResult<()> {
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage.settle();
         let replaces = {
             let mut state = stage.state();
-            if matches!(state.phase, Phase::Committed(_)) {
-                return Err(FsError::Stale);
+            match state.phase {
+                Phase::Committed(_) => return Err(FsError::Stale),
+                // Its rows are under other names: there is nothing of this name.
+                Phase::Scattered(_) | Phase::Gone => return Err(FsError::NotFound),
+                Phase::Open => {}
             }
             state.phase = Phase::Gone;
             state.replaces.take()
@@ -335,15 +335,13 @@ impl Core {
         target: Option<Node>,
         caller: Caller,
     ) -> FsResult<()> {
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage.settle();
         let place = self.place_of(to)?;
         if place != stage.place {
             // mv copies, which commits in the other place.
             return Err(FsError::CrossDevice);
         }
+        let over_live = matches!(target, Some(Node::Data { .. }));
         let replaced = match target {
             None => None,
             Some(Node::Data { .. }) => None,
@@ -389,6 +387,12 @@ impl Core {
                     });
                 }
                 self.commit_as(stage, new_name, caller)?;
+            }
+            Dropped::Data if over_live => {
+                return Err(not_permitted(
+                    format!("{} is empty and can't replace a data file", name.display()),
+                    "rm removes the rows of a data file",
+                ));
             }
             Dropped::Data | Dropped::Scratch => {}
         }
@@ -456,7 +460,8 @@ impl Core {
                 handle: Arc::clone(table),
                 file: Arc::clone(file),
             };
-            self.inodes().replace(&node);
+            let replaced = self.inodes().replace(&node);
+            drop(replaced);
         }
         self.done(path, &before, &report);
         Ok(())

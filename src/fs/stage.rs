@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::node::data_key;
 use super::{Caller, FsError, FsResult};
@@ -28,12 +29,14 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) place: Place,
-    /// The base name under which it will be stored; never the visible one, never used before.
-    pub(super) stored: String,
+    /// The base name under which its first commit is stored: what identifies it for the kernel.
+    first_stored: String,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// One commit at a time, and none while bytes change. Taken before `state`.
+    /// Held while bytes or the phase change: no write in the middle of a commit, no commit in the middle of a
+    /// write. Taken before every other lock, also across I/O.
     pub(super) settling: Mutex<()>,
+    /// Never held across I/O.
     state: Mutex<State>,
 }
 
@@ -41,11 +44,14 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) name: OsString,
+    /// Private bytes while it is open; once they are the table's, a descriptor that can't write.
     pub(super) file: Arc<File>,
+    /// The base name under which the next commit is stored; never the visible one, never used before.
+    pub(super) stored: String,
     pub(super) phase: Phase,
     /// Bytes have changed since the last commit.
     pub(super) dirty: bool,
-    /// The live file that it takes the place of when it is committed.
+    /// The live file whose name was opened to be overwritten: the commit takes its place.
     pub(super) replaces: Option<Arc<LiveFile>>,
     /// The writer has not emptied the file that it replaces: it may only be written anew from the start.
     pub(super) sequential: Option<u64>,
@@ -53,7 +59,9 @@ pub(super) struct State {
     /// Process that opened it last for writing: its FLUSH decides.
     pub(super) opener: Option<u32>,
     /// Why the last attempt failed.
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<FsError>,
+    /// A write failed: what is there is not what was meant.
+    pub(super) broken: bool,
     /// The last writer has not closed it, or died from a signal.
     pub(super) killed: bool,
     pub(super) modified: Millis,
@@ -65,7 +73,7 @@ pub(super) enum Phase {
     Open,
     /// It is the live file, under the same inode.
     Committed(Arc<LiveFile>),
-    /// Its rows are in the table under other names; the name stays reachable for a moment, because tools set
+    /// Its rows are in the table under another inode; the name stays reachable for a moment, because tools set
     /// modes and times on what they have just written.
     Scattered(Millis),
     /// Unlinked or refused.
@@ -82,15 +90,17 @@ impl Stage {
         env: &Env,
     ) -> Self {
         let sequential = replaces.as_ref().map(|_| 0);
+        let stored = stored_name(env);
         Stage {
             place,
-            stored: format!("part-00000-{}-c000.snappy.parquet", env.uuid()),
+            first_stored: stored.clone(),
             uid: caller.uid,
             gid: caller.gid,
             settling: Mutex::new(()),
             state: Mutex::new(State {
                 name,
                 file: Arc::new(file),
+                stored,
                 phase: Phase::Open,
                 dirty: false,
                 replaces,
@@ -98,6 +108,7 @@ impl Stage {
                 writers: 0,
                 opener: None,
                 failure: None,
+                broken: false,
                 killed: false,
                 modified: env.now(),
             }),
@@ -108,11 +119,20 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key that its data file will have when it is adopted as it is: one inode from CREATE on.
-    pub(super) fn key(&self) -> String {
+    /// Waits for a write or a commit that is under way.
+    pub(super) fn settle(&self) -> MutexGuard<'_, ()> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.state().file)
+    }
+
+    /// The key that its data file has when its first commit adopts it as it is: one inode from CREATE on.
+    pub(super) fn key(&self) -> Vec<u8> {
         data_key(
             &self.place.table,
-            &format!("{}{}", self.place.dir, self.stored),
+            &format!("{}{}", self.place.dir, self.first_stored),
             None,
         )
     }
@@ -121,107 +141,165 @@ impl Stage {
         self.state().name.clone()
     }
 
-    /// Bytes that readers of the name get.
+    /// Bytes that readers of the name get: until a replacement is committed, those of the live file.
     pub(super) fn size(&self) -> u64 {
-        let state = self.state();
-        match (&state.phase, &state.replaces) {
-            (Phase::Committed(file), _) => u64::try_from(file.add.size).unwrap_or(0),
-            (_, Some(old)) if !state.dirty => u64::try_from(old.add.size).unwrap_or(0),
-            _ => state.file.metadata().map_or(0, |m| m.len()),
-        }
+        let file = {
+            let state = self.state();
+            match (&state.phase, &state.replaces) {
+                (Phase::Committed(live), _) | (_, Some(live)) => {
+                    return u64::try_from(live.add.size).unwrap_or(0);
+                }
+                _ => Arc::clone(&state.file),
+            }
+        };
+        file.metadata().map_or(0, |m| m.len())
     }
 
-    /// Writes at `offset`.
+    /// Bytes that its writer has.
+    pub(super) fn private_size(&self) -> u64 {
+        self.file().metadata().map_or(0, |m| m.len())
+    }
+
+    /// Writes at `offset`. The caller holds `settling`.
     ///
     /// # Errors
     /// No space, or a random write into a committed file.
-    pub(super) fn write(
-        &self,
-        offset: u64,
-        data: &[u8],
-        now: Millis,
-        fresh: &Fresh,
-    ) -> FsResult<()> {
-        let mut state = self.state();
-        if let Some(next) = state.sequential {
-            if offset != next {
+    pub(super) fn write(&self, offset: u64, data: &[u8], env: &Env, fresh: &Fresh) -> FsResult<()> {
+        self.reopen(env, fresh)?;
+        let file = {
+            let mut state = self.state();
+            if let Some(next) = state.sequential {
+                if offset != next {
+                    return Err(random_write());
+                }
+                state.sequential = Some(next.saturating_add(data.len() as u64));
+            }
+            state.dirty = true;
+            state.modified = env.now();
+            Arc::clone(&state.file)
+        };
+        file.write_all_at(data, offset).map_err(|e| {
+            let error = io_error("writing", &e);
+            let mut state = self.state();
+            state.broken = true;
+            state.failure = Some(error.clone());
+            error
+        })
+    }
+
+    /// ftruncate, or O_TRUNC of an open. The caller holds `settling`.
+    pub(super) fn truncate(&self, size: u64, env: &Env, fresh: &Fresh) -> FsResult<()> {
+        if size == 0 {
+            // What is written next is a new file; a committed one stays as it is until then.
+            let phase = self.state().phase.clone();
+            match phase {
+                Phase::Committed(_) => return self.restart(None, env, fresh),
+                Phase::Scattered(_) => return Err(scattered()),
+                Phase::Open | Phase::Gone => self.state().sequential = None,
+            }
+        }
+        {
+            let state = self.state();
+            if let Some(written) = state.sequential
+                && size != written
+            {
                 return Err(random_write());
             }
-            state.sequential = Some(next.saturating_add(data.len() as u64));
         }
-        state.reopen(fresh)?;
-        state
-            .file
-            .write_all_at(data, offset)
-            .map_err(|e| io_error("writing", &e))?;
+        if self.private_size() == size {
+            return Ok(());
+        }
+        self.reopen(env, fresh)?;
+        self.file()
+            .set_len(size)
+            .map_err(|e| io_error("truncating", &e))?;
+        let mut state = self.state();
         state.dirty = true;
-        state.modified = now;
+        state.broken = state.broken && size > 0;
+        state.modified = env.now();
         Ok(())
     }
 
-    /// ftruncate, or O_TRUNC of an open.
-    pub(super) fn truncate(&self, size: u64, now: Millis, fresh: &Fresh) -> FsResult<()> {
+    /// The bytes of a committed file are the table's: a later write goes to a private copy.
+    fn reopen(&self, env: &Env, fresh: &Fresh) -> FsResult<()> {
+        let committed = {
+            let state = self.state();
+            match state.phase {
+                // What was unlinked stays private, whatever is still written to it.
+                Phase::Open | Phase::Gone => return Ok(()),
+                Phase::Scattered(_) => return Err(scattered()),
+                Phase::Committed(_) => Arc::clone(&state.file),
+            }
+        };
+        self.restart(Some(&committed), env, fresh)
+    }
+
+    /// Starts anew with a copy of `content`, under a stored name of its own.
+    fn restart(&self, content: Option<&File>, env: &Env, fresh: &Fresh) -> FsResult<()> {
+        let file = fresh.owned(Caller {
+            uid: self.uid,
+            gid: self.gid,
+            pid: 0,
+        })?;
+        if let Some(content) = content {
+            let mut source = reading(content).map_err(|e| io_error("copying", &e))?;
+            std::io::copy(&mut source, &mut &file).map_err(|e| io_error("copying", &e))?;
+        }
         let mut state = self.state();
-        if size == 0 {
-            state.sequential = None;
-        }
-        if let Some(written) = state.sequential
-            && size != written
-        {
-            return Err(random_write());
-        }
-        let committed = matches!(state.phase, Phase::Committed(_));
-        if committed && size == 0 {
-            // What is written next replaces the committed file; until then the file stays as it is.
-            state.restart(fresh)?;
-            return Ok(());
-        }
-        let length = state
-            .file
-            .metadata()
-            .map_err(|e| io_error("truncating", &e))?
-            .len();
-        if length == size {
-            return Ok(());
-        }
-        state.reopen(fresh)?;
-        state
-            .file
-            .set_len(size)
-            .map_err(|e| io_error("truncating", &e))?;
-        state.dirty = true;
-        state.modified = now;
+        state.replaces = match &state.phase {
+            Phase::Committed(live) => Some(Arc::clone(live)),
+            Phase::Open | Phase::Scattered(_) | Phase::Gone => None,
+        };
+        state.file = Arc::new(file);
+        state.stored = stored_name(env);
+        state.sequential = None;
+        state.dirty = false;
+        state.broken = false;
+        state.phase = Phase::Open;
         Ok(())
+    }
+
+    /// Its bytes are the table's from now on: nothing that goes wrong here can write to them any more.
+    pub(super) fn give_up_bytes(&self, phase: Phase) {
+        let file = self.file();
+        let reader = reading(&file).or_else(|_| File::open("/dev/null"));
+        let mut state = self.state();
+        if let Ok(reader) = reader {
+            state.file = Arc::new(reader);
+        }
+        state.dirty = false;
+        state.broken = false;
+        state.replaces = None;
+        state.sequential = None;
+        state.failure = None;
+        state.phase = phase;
+    }
+
+    /// Lets go of what only a moment's grace has kept.
+    pub(super) fn expire(&self) {
+        let nothing = File::open("/dev/null");
+        let mut state = self.state();
+        state.phase = Phase::Gone;
+        if let Ok(nothing) = nothing {
+            state.file = Arc::new(nothing);
+        }
     }
 }
 
-impl State {
-    /// The bytes of a committed file are the table's: a later write goes to a private copy.
-    fn reopen(&mut self, fresh: &Fresh) -> FsResult<()> {
-        let Phase::Committed(live) = &self.phase else {
-            return Ok(());
-        };
-        let live = Arc::clone(live);
-        let copy = fresh.file()?;
-        let mut source = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-            .map_err(|e| io_error("copying", &e))?;
-        std::io::copy(&mut source, &mut &copy).map_err(|e| io_error("copying", &e))?;
-        self.file = Arc::new(copy);
-        self.replaces = Some(live);
-        self.phase = Phase::Open;
-        Ok(())
-    }
+fn stored_name(env: &Env) -> String {
+    format!("part-00000-{}-c000.snappy.parquet", env.uuid())
+}
 
-    /// Starts from nothing, in place of the committed file.
-    fn restart(&mut self, fresh: &Fresh) -> FsResult<()> {
-        if let Phase::Committed(live) = &self.phase {
-            self.replaces = Some(Arc::clone(live));
-        }
-        self.file = Arc::new(fresh.file()?);
-        self.phase = Phase::Open;
-        self.dirty = false;
-        Ok(())
-    }
+/// A descriptor of the same file that reads from the start and can't write.
+fn reading(file: &File) -> std::io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn scattered() -> FsError {
+    super::not_permitted(
+        "the rows of this file are in the table already, under other names",
+        "copy a new file instead of writing on",
+    )
 }
 
 pub(super) fn random_write() -> FsError {
@@ -247,13 +325,15 @@ pub(super) fn io_error(action: &str, error: &std::io::Error) -> FsError {
 #[derive(Debug)]
 pub(super) struct Fresh {
     path: PathBuf,
+    env: Env,
     ready: OnceLock<()>,
 }
 
 impl Fresh {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf, env: Env) -> Self {
         Fresh {
             path,
+            env,
             ready: OnceLock::new(),
         }
     }
@@ -279,7 +359,7 @@ impl Fresh {
                     std::io::ErrorKind::Unsupported | std::io::ErrorKind::IsADirectory
                 ) =>
             {
-                let path = self.path.join(format!("stage-{}", uuid_like(&self.path)));
+                let path = self.path.join(format!("stage-{}", self.env.uuid()));
                 let file = options
                     .create_new(true)
                     .open(&path)
@@ -310,12 +390,20 @@ impl Fresh {
     }
 }
 
-/// A name that is unlikely to be taken; `create_new` decides.
-fn uuid_like(path: &Path) -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{next}-{:x}", std::process::id(), path.as_os_str().len())
+/// How long the kernel may take to answer about a process.
+const PROC_ANSWER: Duration = Duration::from_millis(100);
+
+/// Reads a file of /proc, unless that takes too long: a process in the middle of exec is locked, and it may be
+/// waiting for our very answer to the FLUSH of a descriptor that it closes there. The thread ends when it is.
+fn ask_proc(path: String) -> Option<String> {
+    let (answer, question) = std::sync::mpsc::channel();
+    let asked = std::thread::Builder::new()
+        .name("deltafs-proc".to_owned())
+        .spawn(move || {
+            let _ = answer.send(std::fs::read_to_string(path));
+        });
+    asked.ok()?;
+    question.recv_timeout(PROC_ANSWER).ok()?.ok()
 }
 
 /// Whether the process that sends a FLUSH is dying from a signal: what it left half done is not its will.
@@ -324,7 +412,7 @@ pub(super) fn is_killed(pid: u32) -> bool {
     if pid == 0 {
         return false;
     }
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+    let Some(stat) = ask_proc(format!("/proc/{pid}/stat")) else {
         return false;
     };
     // Fields after the command's name, which may hold blanks and parentheses; the first is field 3.
@@ -342,7 +430,7 @@ pub(super) fn process_of(thread: u32) -> Option<u32> {
     if thread == 0 {
         return None;
     }
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = ask_proc(format!("/proc/{thread}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::node::Node;
+use super::stage::Phase;
 use super::{Core, Fs, Invalidate};
-use crate::table::Snapshot;
+use crate::table::{Snapshot, TableError};
 
 impl Fs {
     /// Looks at every open table once per refresh time.
@@ -36,10 +37,22 @@ impl Fs {
 
 impl Core {
     fn look(&self) {
+        let expired = self.overlay().expired(self.env.now());
+        for stage in expired {
+            let _settling = stage.settle();
+            if !matches!(stage.state().phase, Phase::Committed(_)) {
+                stage.expire();
+            }
+        }
         for (path, table) in self.catalog.open_tables() {
             let before = table.snapshot();
             match table.refresh() {
                 Ok(after) => self.moved(&path, &before, &after),
+                Err(TableError::NotATable(_)) => {
+                    self.catalog.forget(&path);
+                    let ino = Node::Dir(path.clone()).number();
+                    self.invalidate(Invalidate::Content(ino));
+                }
                 Err(error) => {
                     tracing::debug!(table = %path.display(), %error, "can't be refreshed");
                 }
@@ -47,28 +60,19 @@ impl Core {
         }
     }
 
-    /// Tells the kernel what is different between two versions of a table.
+    /// Tells the kernel what is different between two versions of a table. Costs what has changed.
     pub(super) fn moved(&self, path: &Path, before: &Arc<Snapshot>, after: &Arc<Snapshot>) {
-        if Arc::ptr_eq(before, after) || before.version() == after.version() {
+        if Arc::ptr_eq(before, after) {
             return;
         }
-        let mut gone = Vec::new();
-        let mut dirs = Vec::new();
-        for (ino, node) in self.inodes().nodes() {
-            match node {
-                Node::Data { table, file, .. } if table == path => {
-                    let same = after
-                        .named(&file.visible)
-                        .is_some_and(|l| l.path == file.path && l.add.dv_id() == file.add.dv_id());
-                    if !same {
-                        gone.push(file.visible.clone());
-                    }
-                }
-                Node::Dir(dir) if dir == path => dirs.push(ino),
-                Node::Partition { table, .. } if table == path => dirs.push(ino),
-                _ => {}
-            }
-        }
+        let gone = after.names_gone_since(before);
+        let mut dirs = vec![Node::Dir(path.to_owned()).number()];
+        dirs.extend(gone.iter().filter_map(|visible| {
+            let (dir, _) = visible.rsplit_once('/')?;
+            Some(Core::dir_node(path, &format!("{dir}/")).number())
+        }));
+        dirs.sort_unstable();
+        dirs.dedup();
         for ino in dirs {
             self.invalidate(Invalidate::Attributes(ino));
         }

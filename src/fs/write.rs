@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::handle::Handle;
 use super::lookup::DirKind;
@@ -13,7 +13,7 @@ use super::{Caller, CopyRange, Core, Fh, FsError, FsResult, Invalidate};
 use crate::datafile::is_parquet_complete;
 use crate::error::{Failure, Kind};
 use crate::namespace::{Dropped, classify};
-use crate::ops::{self, Append, Appended, OpError};
+use crate::ops::{self, Append, Appended, OpError, Replaces};
 use crate::table::Snapshot;
 
 /// Why a FLUSH did not commit.
@@ -24,11 +24,8 @@ impl Core {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
-                let _settling = stage
-                    .settling
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                stage.write(offset, data, self.env.now(), &self.fresh)?;
+                let _settling = stage.settle();
+                stage.write(offset, data, &self.env, &self.fresh)?;
                 Ok(written)
             }
             Handle::Verb(verb) => {
@@ -56,9 +53,7 @@ impl Core {
     pub(super) fn fsync(&self, fh: Fh, caller: Caller) -> FsResult<()> {
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
-                let state = stage.state();
-                let file = Arc::clone(&state.file);
-                drop(state);
+                let file = stage.file();
                 file.sync_data().map_err(|e| io_error("fsync", &e))?;
                 // A file that is not whole yet is durable as what it is: the FLUSH will judge it.
                 match is_parquet_complete(&file) {
@@ -77,10 +72,7 @@ impl Core {
 
     /// Commits a staged file if it is a complete data file that has changed.
     fn settle(&self, stage: &Arc<Stage>, caller: Caller) -> FsResult<()> {
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage.settle();
         let killed = is_killed(caller.pid);
         let (file, name, opener) = {
             let mut state = stage.state();
@@ -90,13 +82,26 @@ impl Core {
             }
             (Arc::clone(&state.file), state.name.clone(), state.opener)
         };
+        let broken = {
+            let state = stage.state();
+            state.failure.clone().filter(|_| state.broken)
+        };
+        if let Some(error) = broken {
+            return Err(self.refused(stage, caller.uid, error));
+        }
         let length = file.metadata().map_err(|e| io_error("stat", &e))?.len();
-        if length == 0 || self.kind_of(stage)? != Dropped::Data {
+        let kind = self
+            .kind_of(stage)
+            .map_err(|e| self.refused(stage, caller.uid, e))?;
+        if length == 0 || kind != Dropped::Data {
             return Ok(());
         }
         if killed {
-            stage.state().failure =
-                Some("the writer was killed before it closed the file".to_owned());
+            stage.state().failure = Some(FsError::Domain {
+                kind: Kind::Invalid,
+                message: "the writer was killed before it closed the file".to_owned(),
+                hint: None,
+            });
             return Ok(());
         }
         if !is_parquet_complete(&file).map_err(|e| io_error("reading", &e))? {
@@ -158,27 +163,39 @@ impl Core {
         stage: &Stage,
         name: &str,
     ) -> Result<(Option<Arc<Snapshot>>, Appended), OpError> {
-        let (file, replaces) = {
+        let (file, stored, overwrites) = {
             let state = stage.state();
-            (Arc::clone(&state.file), state.replaces.clone())
+            (
+                Arc::clone(&state.file),
+                state.stored.clone(),
+                state.replaces.is_some(),
+            )
         };
         let place = &stage.place;
         let fixed = Self::fixed_values(&place.dir);
+        let owner = Caller {
+            uid: stage.uid,
+            gid: stage.gid,
+            pid: 0,
+        };
         let scratch = || {
             self.fresh
-                .owned(Caller {
-                    uid: stage.uid,
-                    gid: stage.gid,
-                    pid: 0,
-                })
+                .owned(owner)
                 .map_err(|e| std::io::Error::other(e.to_string()))
+        };
+        let visible = format!("{}{name}", place.dir);
+        let replaces = match (place.append_only, overwrites) {
+            (true, _) => Replaces::Nothing,
+            // Dropped under the name of a live file: its rows are replaced, whoever made it live meanwhile.
+            (false, false) => Replaces::IfLive(&visible),
+            (false, true) => Replaces::Live(&visible),
         };
         let request = Append {
             input: &file,
             name,
             fixed: &fixed,
-            stored: &stage.stored,
-            replaces: replaces.as_deref(),
+            stored: &stored,
+            replaces,
             scratch: &scratch,
         };
         let is_table = matches!(
@@ -187,23 +204,7 @@ impl Core {
         );
         if is_table {
             let table = self.catalog.table(&place.table)?;
-            // Dropped under the name of a live file: its rows are replaced, whoever made it live meanwhile.
-            let before = table.refresh()?;
-            let visible = format!("{}{name}", place.dir);
-            let named = before
-                .named(&visible)
-                .filter(|_| !place.append_only)
-                .cloned();
-            let request = match &named {
-                Some(live) => Append {
-                    replaces: Some(&**live),
-                    ..request
-                },
-                None => Append {
-                    replaces: None,
-                    ..request
-                },
-            };
+            let before = table.snapshot();
             let appended = ops::append(&table, &request)?;
             return Ok((Some(before), appended));
         }
@@ -216,7 +217,7 @@ impl Core {
             // Somebody else created it at the same moment: this is an append, then (BUGS.md D11).
             Err(OpError::Table(crate::table::TableError::Conflict { version: 0, .. })) => {
                 let table = self.catalog.table(&place.table)?;
-                let before = table.refresh()?;
+                let before = table.snapshot();
                 let appended = ops::append(&table, &request)?;
                 Ok((Some(before), appended))
             }
@@ -234,33 +235,26 @@ impl Core {
     ) {
         let place = &stage.place;
         let visible = format!("{}{}", place.dir, name.display());
-        // It stays the same file for whoever has it open when it lives on under its own name and place.
+        // It stays the same inode for whoever has it open when it was stored as it was planned at CREATE.
         let key = stage.key();
-        let same = appended.files.iter().find(|f| {
-            *f.visible == *visible
-                && super::node::data_key(&place.table, f.path.key(), f.add.dv_id().as_deref())
-                    == key
-        });
-        {
-            let mut state = stage.state();
-            state.dirty = false;
-            state.replaces = None;
-            state.sequential = None;
-            state.failure = None;
-            state.phase = match same {
-                Some(file) => Phase::Committed(Arc::clone(file)),
-                None => Phase::Scattered(self.env.now()),
-            };
-        }
-        if let Some(file) = same {
+        let live = appended.files.iter().find(|f| *f.visible == *visible);
+        let phase = match live {
+            Some(file) => Phase::Committed(Arc::clone(file)),
+            None => Phase::Scattered(self.env.now()),
+        };
+        stage.give_up_bytes(phase);
+        if let Some(file) = live {
             self.overlay().remove(stage, name);
-            if let Ok(handle) = self.catalog.table(&place.table) {
+            let dv = file.add.dv_id();
+            let same = super::node::data_key(&place.table, file.path.key(), dv.as_deref()) == key;
+            if same && let Ok(handle) = self.catalog.table(&place.table) {
                 let node = Node::Data {
                     table: place.table.clone(),
                     handle,
                     file: Arc::clone(file),
                 };
-                self.inodes().replace(&node);
+                let replaced = self.inodes().replace(&node);
+                drop(replaced);
             }
         }
         if let (Some(before), Some(after)) = (before, &appended.snapshot) {
@@ -275,11 +269,7 @@ impl Core {
     /// Notes a refusal where the user can read it.
     fn refused(&self, stage: &Stage, uid: u32, error: FsError) -> FsError {
         let name = stage.name();
-        let reason = match error.hint() {
-            Some(hint) => format!("{error}\n{hint}"),
-            None => error.to_string(),
-        };
-        stage.state().failure = Some(reason);
+        stage.state().failure = Some(error.clone());
         let outcome = Outcome::failed("WRITE", &name.to_string_lossy(), &error, self.env.now());
         self.outcomes().note(&stage.place.table, uid, None, outcome);
         error
@@ -294,11 +284,8 @@ impl Core {
     }
 
     fn let_go(&self, stage: &Arc<Stage>) {
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (name, file, failure, dirty, dropped) = {
+        let _settling = stage.settle();
+        let (name, file, failure, dirty, dropped, broken) = {
             let mut state = stage.state();
             state.writers = state.writers.saturating_sub(1);
             if state.writers > 0 || !matches!(state.phase, Phase::Open) {
@@ -310,17 +297,27 @@ impl Core {
                 state.failure.clone(),
                 state.dirty,
                 state.replaces.is_some() || state.killed,
+                state.broken,
             )
         };
         let length = file.metadata().map_or(0, |m| m.len());
-        let is_data = self.kind_of(stage).is_ok_and(|kind| kind == Dropped::Data);
-        if dirty && length > 0 && is_data {
-            let reason = failure.unwrap_or_else(|| {
-                format!("{INCOMPLETE} when its last descriptor was closed; nothing was committed")
-            });
+        let is_data = self.kind_of(stage).unwrap_or(Dropped::Data) == Dropped::Data;
+        if dirty && length > 0 && is_data && !broken {
+            let reason = failure.map_or_else(
+                || {
+                    format!(
+                        "{INCOMPLETE} when its last descriptor was closed; nothing was committed"
+                    )
+                },
+                |error| match error.hint() {
+                    Some(hint) => format!("{error}\n{hint}"),
+                    None => error.to_string(),
+                },
+            );
             self.reject(&stage.place.table, &name.to_string_lossy(), &file, &reason);
-        } else if !dropped || !is_data {
-            // Scratch, or a placeholder that waits for its first byte. Nobody waits for that of a dead writer.
+        } else if !(dropped || broken) || !is_data {
+            // Scratch, or a placeholder that waits for its first byte. Nobody waits for that of a dead writer, and
+            // what did not find room is not kept to take up what is left of it.
             return;
         }
         stage.state().phase = Phase::Gone;
@@ -354,10 +351,7 @@ impl Core {
         let Handle::Stage { stage, write: true } = self.handles().get(fh)? else {
             return Err(FsError::BadHandle);
         };
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _settling = stage.settle();
         let (file, plain) = {
             let state = stage.state();
             let plain = matches!(state.phase, Phase::Open) && state.sequential.is_none();
@@ -395,21 +389,21 @@ impl Core {
         };
         let source = match self.handles().get(range.from_fh)? {
             Handle::File(file) => file,
-            Handle::Stage { stage, .. } => Arc::clone(&stage.state().file),
+            Handle::Stage { stage, .. } => stage.file(),
             Handle::Dir(_) | Handle::Text(_) | Handle::Verb(_) => return Err(no_range()),
         };
         let Handle::Stage { stage, write: true } = self.handles().get(range.to_fh)? else {
             return Err(no_range());
         };
-        let _settling = stage
-            .settling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut state = stage.state();
-        // Anything but a plain new file goes through WRITE, where its rules are.
-        if !matches!(state.phase, Phase::Open) || state.sequential.is_some() {
-            return Err(no_range());
-        }
+        let _settling = stage.settle();
+        let target = {
+            let state = stage.state();
+            // Anything but a plain new file goes through WRITE, where its rules are.
+            if !matches!(state.phase, Phase::Open) || state.sequential.is_some() {
+                return Err(no_range());
+            }
+            Arc::clone(&state.file)
+        };
         let mut from = i64::try_from(range.from_offset).map_err(|_| no_range())?;
         let mut to = i64::try_from(range.to_offset).map_err(|_| no_range())?;
         // SAFETY: valid descriptors, offsets that outlive the call.
@@ -417,7 +411,7 @@ impl Core {
             libc::copy_file_range(
                 source.as_raw_fd(),
                 &raw mut from,
-                state.file.as_raw_fd(),
+                target.as_raw_fd(),
                 &raw mut to,
                 range.length as usize,
                 0,
@@ -427,6 +421,7 @@ impl Core {
             return Err(no_range());
         };
         if copied > 0 {
+            let mut state = stage.state();
             state.dirty = true;
             state.modified = self.env.now();
         }
@@ -444,8 +439,12 @@ impl Core {
         let Ok(table) = self.catalog.table(path) else {
             return;
         };
+        let Some(turn) = table.begin_checkpoint() else {
+            return;
+        };
         let snapshot = Arc::clone(snapshot);
         self.runtime.spawn_blocking(move || {
+            let _turn = turn;
             if let Err(error) = ops::checkpoint(&table, &snapshot) {
                 tracing::warn!(
                     table = %table.dir().path().display(), version = snapshot.version(), %error,

@@ -29,7 +29,7 @@ impl LogName {
     /// Parses a file name.
     pub fn parse(file: &str) -> Option<Self> {
         let mut parts = file.split('.');
-        let version = digits(parts.next()?, 20)?;
+        let version = digits(parts.next()?, 20).filter(|v| i64::try_from(*v).is_ok())?;
         let rest: Vec<&str> = parts.collect();
         Some(match rest.as_slice() {
             ["json"] => LogName::Commit(version),

@@ -146,7 +146,15 @@ impl Control {
             .map(|(_, c)| c)
     }
 
-    /// The path below `.delta`, which identifies the entry.
+    /// What identifies the entry: its path below `.delta`, as bytes.
+    pub fn key(&self) -> Vec<u8> {
+        match self {
+            Control::Raw(path) => [b"raw/", path.as_os_str().as_encoded_bytes()].concat(),
+            other => other.path().into_bytes(),
+        }
+    }
+
+    /// The path below `.delta`, for people.
     pub fn path(&self) -> String {
         match self {
             Control::Dir => String::new(),

@@ -28,10 +28,20 @@ pub struct Append<'a> {
     pub fixed: &'a BTreeMap<String, Option<String>>,
     /// Base name under which it is stored, never used before.
     pub stored: &'a str,
-    /// The live file whose rows it replaces.
-    pub replaces: Option<&'a LiveFile>,
+    pub replaces: Replaces<'a>,
     /// Makes an empty file that can be given a name in the table.
     pub scratch: &'a dyn Fn() -> std::io::Result<File>,
+}
+
+/// Whose rows a dropped file replaces, by visible name at the version that it is committed after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces<'a> {
+    Nothing,
+    /// Those of the live file of that name, if there is one by then.
+    IfLive(&'a str),
+    /// Those of the live file of that name, which somebody opened to overwrite it: without one its rows went
+    /// elsewhere meanwhile, and an append would double them.
+    Live(&'a str),
 }
 
 impl std::fmt::Debug for Append<'_> {
@@ -73,7 +83,14 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
         let Some((_, placed)) = &placed else {
             return Ok(None);
         };
-        let replaced = request.replaces.and_then(|live| base.live_file(&live.path));
+        let replaced = match request.replaces {
+            Replaces::Nothing => None,
+            Replaces::IfLive(visible) => base.named(visible),
+            Replaces::Live(visible) => {
+                let live = base.named(visible);
+                Some(live.ok_or_else(|| OpError::Replaced(visible.to_owned()))?)
+            }
+        };
         if placed.adds.is_empty() && replaced.is_none() {
             return Ok(None);
         }
@@ -106,6 +123,10 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
                 user_metadata: None,
             },
             blind: replaced.is_none(),
+            absent: match request.replaces {
+                Replaces::IfLive(visible) => Some(visible.to_owned()),
+                Replaces::Nothing | Replaces::Live(_) => None,
+            },
         }))
     });
     let committed = match outcome {

@@ -9,9 +9,9 @@ use crate::log::{
     read_checkpoint, write_classic,
 };
 use crate::store::StoreError;
-use crate::table::{Snapshot, Table, TableError, properties};
+use crate::table::{Snapshot, Table, TableError, properties, temporary_name};
 
-/// Writes the checkpoint of `snapshot`, reads it back, and only then points to it. The pointer never goes back
+/// Writes the checkpoint of `snapshot`, reads it back, and only then points to it. The pointer does not go back
 /// (BUGS.md D85). Never needed for correctness: a failure is for the log of the daemon.
 ///
 /// # Errors
@@ -20,7 +20,7 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
     let version = snapshot.version();
     let log = Path::new(LOG_DIR);
     let env = table.env();
-    let temporary = log.join(format!(".deltafs-{}.tmp", env.uuid()));
+    let temporary = log.join(temporary_name(env));
     let path = log.join(LogName::classic(version));
     let dir = table.dir();
     let write = || -> Result<_, OpError> {
@@ -53,14 +53,11 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
     })?;
     table.checkpointed(version);
     let pointer = log.join(LAST_CHECKPOINT);
-    let newest = match dir.read(&pointer) {
-        Ok(body) => LastCheckpoint::parse(&body).ok().map(|hint| hint.version),
-        Err(e) if e.is_absent() => None,
-        Err(e) => return Err(e.into()),
+    let pointed = || match dir.read(&pointer) {
+        Ok(body) => Ok(LastCheckpoint::parse(&body).ok().map(|hint| hint.version)),
+        Err(e) if e.is_absent() => Ok(None),
+        Err(e) => Err(OpError::from(e)),
     };
-    if newest.is_some_and(|newest| newest >= version) {
-        return Ok(());
-    }
     let hint = LastCheckpoint {
         version,
         size: Some(summary.size),
@@ -69,8 +66,15 @@ pub fn checkpoint(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
         num_of_add_files: Some(summary.num_adds),
         tags: None,
     };
-    let temporary = format!(".deltafs-{}.tmp", env.uuid());
-    dir.put(&pointer, temporary.as_ref(), hint.to_json().as_bytes())?;
+    let body = hint.to_json();
+    // Another mount may write a newer one between the look and the put, or an older one after it: look again. The
+    // rounds end, since each of the others is a checkpoint of its own.
+    for _ in 0..10 {
+        if pointed()?.is_some_and(|newest| newest >= version) {
+            break;
+        }
+        dir.put(&pointer, temporary_name(env).as_ref(), body.as_bytes())?;
+    }
     Ok(())
 }
 

@@ -79,6 +79,7 @@ pub fn create_from(
             user_metadata: None,
         },
         blind: true,
+        absent: None,
     };
     match create(dir, env, &staged) {
         Ok(table) => {

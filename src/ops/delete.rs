@@ -72,6 +72,7 @@ pub fn delete(
                 user_metadata: statement.user_metadata.clone(),
             },
             blind: false,
+            absent: None,
         }))
     });
     match outcome {

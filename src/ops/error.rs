@@ -28,6 +28,8 @@ pub enum OpError {
     Input(Box<DataFileError>),
     #[error("{0} is not a live file of the table any more")]
     Gone(String),
+    #[error("{0} was removed or rewritten by somebody else while it was being overwritten")]
+    Replaced(String),
     #[error("the column name `{0}` holds a character that Delta allows only with column mapping")]
     ColumnName(String),
     #[error("the file has no columns")]
@@ -71,6 +73,7 @@ impl Failure for OpError {
                 Kind::Corrupt => Kind::Invalid,
                 kind => kind,
             },
+            OpError::Replaced(_) => Kind::Conflict,
             OpError::Gone(_) => Kind::Absent,
             OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
             OpError::FeedNeedsVectors { .. } | OpError::ModernFeatures => Kind::Unsupported,
@@ -86,6 +89,10 @@ impl Failure for OpError {
             OpError::Control(e) => e.hint(),
             OpError::File { source, .. } => source.hint(),
             OpError::Input(e) => e.hint(),
+            OpError::Replaced(_) => Some(
+                "nothing was committed; look at .delta/history, and copy the file again if it is still wanted"
+                    .to_owned(),
+            ),
             OpError::ColumnName(_) => Some(
                 "rename the column in the file: none of ` ,;{}()` and no line break or tab, or `=`"
                     .to_owned(),

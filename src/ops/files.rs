@@ -37,6 +37,7 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
                 user_metadata: None,
             },
             blind: false,
+            absent: None,
         }))
     })?;
     Ok(report("DELETE", committed, metrics))
@@ -66,6 +67,7 @@ pub fn rename(table: &Table, path: &DataPath, name: &str) -> Result<Report, OpEr
                 user_metadata: None,
             },
             blind: false,
+            absent: None,
         }))
     })?;
     Ok(report("RENAME FILE", committed, BTreeMap::new()))

@@ -12,7 +12,7 @@ mod files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use append::{Append, Appended, append};
+pub use append::{Append, Appended, Replaces, append};
 pub use checkpoint::checkpoint;
 pub use create::create_from;
 pub use delete::delete;

@@ -1,5 +1,6 @@
 //! A directory as a capability: `openat2(RESOLVE_BENEATH)`, put-if-absent by link, fsync of file and directory.
 
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StoreError;
 
@@ -43,6 +44,8 @@ pub struct Dir(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     fd: OwnedFd,
+    /// Directories below whose entries this process has seen to be durable.
+    durable: Mutex<HashSet<PathBuf>>,
     /// For messages only.
     path: PathBuf,
 }
@@ -65,6 +68,7 @@ impl Dir {
             })?;
         Ok(Dir(Arc::new(Inner {
             fd: file.0.into(),
+            durable: Mutex::default(),
             path: file.1,
         })))
     }
@@ -82,6 +86,7 @@ impl Dir {
         let fd = self.open_at(path, libc::O_RDONLY | libc::O_DIRECTORY, 0, "open")?;
         Ok(Dir(Arc::new(Inner {
             fd,
+            durable: Mutex::default(),
             path: self.0.path.join(path),
         })))
     }
@@ -163,14 +168,31 @@ impl Dir {
         let mut done = PathBuf::new();
         for part in path.components() {
             done.push(part);
+            let known = |set: &mut HashSet<PathBuf>| !set.insert(done.clone());
             match self.create_dir(&done) {
-                Ok(()) => {}
+                Ok(()) => {
+                    known(&mut self.durable());
+                }
+                // Whoever made it may not have synced it yet, and what lies in it is only as durable as its entry.
                 Err(StoreError::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    if source.kind() == std::io::ErrorKind::AlreadyExists =>
+                {
+                    if !self.durable().contains(&done) {
+                        self.sync_dir(done.parent().unwrap_or(Path::new("")))?;
+                        known(&mut self.durable());
+                    }
+                }
                 Err(e) => return Err(e),
             }
         }
         Ok(())
+    }
+
+    fn durable(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.0
+            .durable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes one directory and syncs its parent.
@@ -419,7 +441,7 @@ impl Dir {
         Err(self.io("put", path, error))
     }
 
-    /// Best effort: what stays is a temporary name that nobody reads and the next sweep removes.
+    /// Best effort: what stays is a temporary name that nobody reads and a later sweep removes.
     fn remove_at(&self, parent: std::os::fd::BorrowedFd<'_>, name: &CString) {
         // SAFETY: a valid descriptor and a NUL-terminated name.
         unsafe { libc::unlinkat(parent.as_raw_fd(), name.as_ptr(), 0) };

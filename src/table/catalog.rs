@@ -84,20 +84,34 @@ impl Catalog {
     /// # Errors
     /// [`TableError`].
     pub fn table(&self, path: &Path) -> Result<Arc<Table>, TableError> {
+        self.open(path).map(|(table, _)| table)
+    }
+
+    /// The table in the directory `path`, and whether this call has opened it.
+    ///
+    /// # Errors
+    /// [`TableError`].
+    pub fn open(&self, path: &Path) -> Result<(Arc<Table>, bool), TableError> {
         if let Some(table) = self.known(path) {
-            return Ok(table);
+            return Ok((table, false));
         }
         let table = Arc::new(Table::open(self.root.sub(path)?, self.env.clone())?);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(tables.entry(path.to_owned()).or_insert(table)))
+        Ok((
+            Arc::clone(tables.entry(path.to_owned()).or_insert(table)),
+            true,
+        ))
     }
 
     /// Takes over a table that has just been created.
     pub fn register(&self, path: &Path, table: Table) -> Arc<Table> {
-        let table = Arc::new(table);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.insert(path.to_owned(), Arc::clone(&table));
-        table
+        // A lookup may have opened it meanwhile: there is one object for a table.
+        Arc::clone(
+            tables
+                .entry(path.to_owned())
+                .or_insert_with(|| Arc::new(table)),
+        )
     }
 
     /// Forgets a table whose directory is gone.
@@ -133,8 +147,17 @@ impl Catalog {
             .collect())
     }
 
+    /// The open table of a path, if it is still the directory that it was opened in.
     fn known(&self, path: &Path) -> Option<Arc<Table>> {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.get(path).cloned()
+        let table = {
+            let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            tables.get(path).cloned()?
+        };
+        let here = self.root.sub(path).and_then(|dir| dir.identity()).ok();
+        if here.is_some() && here == table.dir().identity().ok() {
+            return Some(table);
+        }
+        self.forget(path);
+        None
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Known, Snapshot, Table, TableError, properties, protocol, segment};
+use super::segment::{LogFile, modified_ms};
+use super::{Known, Snapshot, Table, TableError, properties, protocol, segment, temporary_name};
 use crate::env::{Env, Millis};
 use crate::log::{Action, CommitInfo, LOG_DIR, LogName, write_commit};
 use crate::store::{Dir, Put, StoreError};
@@ -40,6 +41,8 @@ pub struct Staged {
     pub operation: Operation,
     /// Only adds, and nothing of the table was read.
     pub blind: bool,
+    /// A visible name that must not be live when it is committed: the file would have replaced it.
+    pub absent: Option<String>,
 }
 
 /// What became of an attempt.
@@ -58,24 +61,28 @@ impl Table {
     /// [`TableError::Contention`] when a blind append lost for a minute, [`TableError::Unknown`] when the store
     /// failed in a way that does not tell, [`TableError::Malformed`] when the actions break the protocol.
     pub fn commit(&self, base: &Arc<Snapshot>, staged: &Staged) -> Result<Outcome, TableError> {
+        let started = self.env.now();
         let _turn = self
             .committing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let started = self.env.now();
+        // A log that was rolled back or made anew behind us must not get a gap, or another table's commit.
+        if !self.is_same_log(&self.known()) {
+            self.refresh()?;
+        }
         let txn_id = self.env.uuid().to_string();
         let mut base = Arc::clone(base);
         let mut attempts: u32 = 0;
         loop {
             let newest = self.snapshot();
-            if newest.version() > base.version() {
-                if !renumbers(staged, &base, &newest) {
+            if newest.version() != base.version() || newest.metadata().id != base.metadata().id {
+                if newest.version() < base.version() || !renumbers(staged, &base, &newest) {
                     return Ok(Outcome::Raced(newest));
                 }
                 base = newest;
             }
             attempts += 1;
-            let version = base.version() + 1;
+            let version = base.version().saturating_add(1);
             let actions = self.complete(&base, staged, &txn_id)?;
             match self.put(version, &txn_id, &write_commit(&actions))? {
                 Put::Created => return self.adopt(&base, version, actions).map(Outcome::Committed),
@@ -109,17 +116,22 @@ impl Table {
         version: u64,
         actions: Vec<Action>,
     ) -> Result<Arc<Snapshot>, TableError> {
-        use std::os::unix::fs::MetadataExt as _;
         let path = Path::new(LOG_DIR).join(LogName::commit(version));
         let now = self.env.now();
         let (modified, inode) = match self.dir.metadata(&path) {
-            Ok(m) => (m.mtime() * 1000 + m.mtime_nsec() / 1_000_000, Some(m.ino())),
+            Ok(m) => (modified_ms(&m), Some(LogFile::of(&m))),
             Err(_) => (now, None),
         };
-        let next = base.next(self.dir.path(), version, modified, actions)?;
+        // It is committed: whatever fails from here on must not make its caller take anything back.
+        let next = base
+            .next(self.dir.path(), version, modified, actions)
+            .map_err(|e| TableError::Unknown {
+                version,
+                reason: e.to_string(),
+            })?;
         Ok(self.learn(Known {
             snapshot: Arc::new(next),
-            inode,
+            file: inode,
             checked: now,
         }))
     }
@@ -131,7 +143,7 @@ impl Table {
         staged: &Staged,
         txn_id: &str,
     ) -> Result<Vec<Action>, TableError> {
-        let version = base.version() + 1;
+        let version = base.version().saturating_add(1);
         validate(base, &staged.actions, version)?;
         let now = self.env.now();
         let stamps = protocol::supports(base.protocol(), "inCommitTimestamp")
@@ -142,7 +154,7 @@ impl Table {
                 what: "commitInfo",
                 reason: "in-commit timestamps are on, but this version has none".to_owned(),
             })?;
-            Some(now.max(previous + 1))
+            Some(now.max(previous.saturating_add(1)))
         } else {
             None
         };
@@ -170,7 +182,11 @@ pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError
         other => other?,
     }
     match put_commit(dir, env, 0, &txn_id, &write_commit(&actions))? {
-        Put::Created => Table::open(dir.clone(), env.clone()),
+        // It is committed, whatever the look at it says.
+        Put::Created => Table::open(dir.clone(), env.clone()).map_err(|e| TableError::Unknown {
+            version: 0,
+            reason: e.to_string(),
+        }),
         Put::Exists => Err(TableError::Conflict {
             version: 0,
             operation: "another CREATE TABLE".to_owned(),
@@ -186,9 +202,14 @@ fn put_commit(
     body: &[u8],
 ) -> Result<Put, TableError> {
     let path = Path::new(LOG_DIR).join(LogName::commit(version));
-    let temporary = format!(".deltafs-{}.tmp", env.uuid());
+    let temporary = temporary_name(env);
     match dir.put_if_absent(&path, temporary.as_ref(), body) {
-        Ok(put) => Ok(put),
+        Ok(Put::Created) => Ok(Put::Created),
+        // Some file systems repeat a link that has landed, and then it is there already.
+        Ok(Put::Exists) => match segment::read_commit(dir, version) {
+            Ok(Some(commit)) if is_ours(&commit.actions, txn_id) => Ok(Put::Created),
+            _ => Ok(Put::Exists),
+        },
         Err(source) => {
             // The failure may have come after the link: only the file itself can tell.
             match segment::read_commit(dir, version) {
@@ -196,11 +217,17 @@ fn put_commit(
                 Ok(Some(commit)) if is_ours(&commit.actions, txn_id) => {
                     match dir.sync_dir(Path::new(LOG_DIR)) {
                         Ok(()) => Ok(Put::Created),
-                        Err(source) => Err(TableError::Unknown { version, source }),
+                        Err(e) => Err(TableError::Unknown {
+                            version,
+                            reason: e.to_string(),
+                        }),
                     }
                 }
                 Ok(Some(_)) => Ok(Put::Exists),
-                Err(_) => Err(TableError::Unknown { version, source }),
+                Err(_) => Err(TableError::Unknown {
+                    version,
+                    reason: source.to_string(),
+                }),
             }
         }
     }
@@ -215,7 +242,14 @@ fn is_ours(actions: &[Action], txn_id: &str) -> bool {
 
 /// Whether actions made for `base` are as right after `newest`.
 fn renumbers(staged: &Staged, base: &Snapshot, newest: &Snapshot) -> bool {
-    staged.blind && base.metadata() == newest.metadata() && base.protocol() == newest.protocol()
+    let absent = staged
+        .absent
+        .as_ref()
+        .is_none_or(|name| newest.named(name).is_none());
+    staged.blind
+        && absent
+        && base.metadata() == newest.metadata()
+        && base.protocol() == newest.protocol()
 }
 
 fn commit_info(

@@ -58,8 +58,8 @@ pub enum TableError {
     Conflict { version: u64, operation: String },
     #[error("gave up after {attempts} attempts in {millis} ms, each lost to another writer")]
     Contention { attempts: u32, millis: i64 },
-    #[error("version {version} may or may not have been committed: {source}")]
-    Unknown { version: u64, source: StoreError },
+    #[error("version {version} may have been committed: {reason}")]
+    Unknown { version: u64, reason: String },
 }
 
 impl Failure for TableError {

@@ -15,6 +15,7 @@ mod sorted_map;
 mod vectors;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use catalog::{Catalog, Place};
@@ -27,6 +28,7 @@ pub use snapshot::{LiveFile, NAME_TAG, Snapshot, Totals, partition_dirs};
 use crate::env::{Env, Millis};
 use crate::log::{LOG_DIR, LogName};
 use crate::store::Dir;
+use segment::LogFile;
 
 /// An open table. Snapshots are handed out as they are known; [`Table::refresh`] looks for newer ones.
 #[derive(Debug)]
@@ -37,13 +39,25 @@ pub struct Table {
     current: RwLock<Known>,
     /// One commit at a time from this process: waiting here is cheaper than losing a race.
     committing: Mutex<()>,
+    /// Whether a checkpoint is being written: one at a time is enough.
+    checkpointing: Arc<AtomicBool>,
+}
+
+/// The turn of one checkpoint.
+#[derive(Debug)]
+pub struct CheckpointTurn(Arc<AtomicBool>);
+
+impl Drop for CheckpointTurn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Debug, Clone)]
 struct Known {
     snapshot: Arc<Snapshot>,
     /// The commit file of the snapshot's version; tells a table that was made anew in the same place.
-    inode: Option<u64>,
+    file: Option<LogFile>,
     /// When the log was last looked at.
     checked: Millis,
 }
@@ -60,6 +74,7 @@ impl Table {
             env,
             current: RwLock::new(known),
             committing: Mutex::new(()),
+            checkpointing: Arc::default(),
         })
     }
 
@@ -91,21 +106,28 @@ impl Table {
         let now = self.env.now();
         let mut known = self.known();
         let mut moved = false;
-        while let Some(commit) = segment::read_commit(&self.dir, known.snapshot.version() + 1)? {
-            let version = known.snapshot.version() + 1;
+        while let Some(commit) =
+            segment::read_commit(&self.dir, known.snapshot.version().saturating_add(1))?
+        {
+            let version = known.snapshot.version().saturating_add(1);
             let next =
                 known
                     .snapshot
                     .next(self.dir.path(), version, commit.modified, commit.actions)?;
             known = Known {
                 snapshot: Arc::new(next),
-                inode: Some(commit.inode),
+                file: Some(commit.file),
                 checked: now,
             };
             moved = true;
         }
         if !moved && !self.is_same_log(&known) {
-            known = load(&self.dir, &self.env)?;
+            // Rolled back, or another table by now: what was known counts for nothing.
+            let mut known = load(&self.dir, &self.env)?;
+            known.checked = now;
+            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            *current = known;
+            return Ok(Arc::clone(&current.snapshot));
         }
         known.checked = now;
         Ok(self.learn(known))
@@ -125,10 +147,9 @@ impl Table {
 
     /// Whether the commit of the known version is still the file that it was.
     fn is_same_log(&self, known: &Known) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
         let path = Path::new(LOG_DIR).join(LogName::commit(known.snapshot.version()));
-        match (self.dir.metadata(&path), known.inode) {
-            (Ok(meta), Some(inode)) => meta.ino() == inode,
+        match (self.dir.metadata(&path), known.file) {
+            (Ok(meta), Some(file)) => LogFile::of(&meta) == file,
             // A checkpoint without its commit file: there is no telling, and nothing newer.
             (Err(e), None) => e.is_absent(),
             _ => false,
@@ -157,6 +178,19 @@ impl Table {
         Arc::clone(&current.snapshot)
     }
 
+    /// The turn to write a checkpoint; `None` while another one is being written.
+    pub fn begin_checkpoint(&self) -> Option<CheckpointTurn> {
+        let taken = self.checkpointing.swap(true, Ordering::Acquire);
+        (!taken).then(|| CheckpointTurn(Arc::clone(&self.checkpointing)))
+    }
+
+    /// Removes temporary files of ours that a dead daemon has left, older than an hour.
+    pub fn sweep(&self) {
+        for folder in ["", LOG_DIR] {
+            sweep(&self.dir, Path::new(folder), self.env.now());
+        }
+    }
+
     /// Notes that a checkpoint of `version` exists.
     pub(crate) fn checkpointed(&self, version: u64) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -167,18 +201,45 @@ impl Table {
     }
 }
 
+/// Removes temporary files of ours from a folder when they are older than an hour: no write takes that long.
+pub fn sweep(dir: &Dir, folder: &Path, now: Millis) {
+    const OLD_MS: Millis = 3_600_000;
+    let Ok(entries) = dir.list(folder) else {
+        return;
+    };
+    for entry in entries {
+        let ours = entry
+            .name
+            .to_str()
+            .is_some_and(|n| n.starts_with(TEMPORARY.0) && n.ends_with(TEMPORARY.1));
+        let path = folder.join(&entry.name);
+        let old = || {
+            let age = |m: &std::fs::Metadata| now.saturating_sub(segment::modified_ms(m));
+            dir.metadata(&path).is_ok_and(|m| age(&m) > OLD_MS)
+        };
+        if ours && old() {
+            tracing::info!(path = %path.display(), "a temporary file of a dead daemon is removed");
+            let _ = dir.remove_file(&path);
+        }
+    }
+}
+
+/// How the names of our temporary files start and end; the protocol gives them no meaning.
+const TEMPORARY: (&str, &str) = (".deltafs-", ".tmp");
+
+/// A new name for a temporary file.
+pub(crate) fn temporary_name(env: &Env) -> String {
+    format!("{}{}{}", TEMPORARY.0, env.uuid(), TEMPORARY.1)
+}
+
 fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
-    use std::os::unix::fs::MetadataExt as _;
     let checked = env.now();
     let snapshot = Arc::new(segment::load(dir, None)?);
     let path = Path::new(LOG_DIR).join(LogName::commit(snapshot.version()));
-    let inode = dir.metadata(&path).ok().map(|m| m.ino());
+    let file = dir.metadata(&path).ok().map(|m| LogFile::of(&m));
     Ok(Known {
         snapshot,
-        inode,
+        file,
         checked,
     })
 }
-
-#[cfg(test)]
-mod tests;

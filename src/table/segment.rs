@@ -107,6 +107,14 @@ impl Listing {
 /// # Errors
 /// [`TableError`]; an error of one table is no other table's error.
 pub(super) fn load(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> {
+    match load_listed(dir, version) {
+        // A clean-up of the log by somebody else makes a listing old: one more look tells.
+        Err(TableError::Gap { .. } | TableError::NoStart(_)) => load_listed(dir, version),
+        other => other,
+    }
+}
+
+fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> {
     let listing = Listing::read(dir)?;
     let newest = listing
         .newest()
@@ -215,7 +223,7 @@ fn commits(
     after: Option<u64>,
     target: u64,
 ) -> Result<Snapshot, TableError> {
-    let mut next = after.map_or(0, |v| v + 1);
+    let mut next = after.map_or(0, |v| v.saturating_add(1));
     // The checkpoint may be the target itself: then there is nothing to add.
     for &version in listing.commits.range(next..).take_while(|v| **v <= target) {
         if version != next {
@@ -229,7 +237,7 @@ fn commits(
             present: target,
         })?;
         replay.apply(dir.path(), version, commit.modified, commit.actions)?;
-        next = version + 1;
+        next = version.saturating_add(1);
     }
     if next <= target {
         return Err(TableError::Gap {
@@ -246,8 +254,7 @@ fn commits(
 
 /// A snapshot that ends with a checkpoint knows its in-commit timestamp only from the commit beside it.
 fn with_in_commit_timestamp(dir: &Dir, snapshot: Snapshot) -> Result<Snapshot, TableError> {
-    if snapshot.checkpoint() != Some(snapshot.version()) || snapshot.in_commit_timestamp().is_some()
-    {
+    if snapshot.checkpoint() != Some(snapshot.version()) {
         return Ok(snapshot);
     }
     let commit = match read_commit(dir, snapshot.version()) {
@@ -264,7 +271,15 @@ fn with_in_commit_timestamp(dir: &Dir, snapshot: Snapshot) -> Result<Snapshot, T
             "the in-commit timestamp of this version is gone with its commit file"
         );
     }
-    Ok(snapshot.with_in_commit_timestamp(stamped))
+    let modified = match &commit {
+        Some(commit) => Some(commit.modified),
+        // The checkpoint was written a little later: the best that is left.
+        None => {
+            let classic = Path::new(LOG_DIR).join(LogName::classic(snapshot.version()));
+            dir.metadata(&classic).ok().map(|m| modified_ms(&m))
+        }
+    };
+    Ok(snapshot.with_timestamps(modified, stamped))
 }
 
 /// A commit file.
@@ -273,8 +288,7 @@ pub(super) struct Commit {
     pub(super) actions: Vec<Action>,
     /// The file's time, in milliseconds since the epoch.
     pub(super) modified: i64,
-    /// The file's inode number: the same version of another table has another one.
-    pub(super) inode: u64,
+    pub(super) file: LogFile,
 }
 
 impl Commit {
@@ -304,13 +318,34 @@ pub(super) fn read_commit(dir: &Dir, version: u64) -> Result<Option<Commit>, Tab
     let meta = file.metadata().map_err(io)?;
     let mut body = Vec::new();
     file.read_to_end(&mut body).map_err(io)?;
-    let modified = meta
-        .mtime()
-        .saturating_mul(1000)
-        .saturating_add(meta.mtime_nsec() / 1_000_000);
     Ok(Some(Commit {
         actions: parse_commit(&name, &body)?,
-        modified,
-        inode: meta.ino(),
+        modified: modified_ms(&meta),
+        file: LogFile::of(&meta),
     }))
+}
+
+/// What tells the file of a version from another one under its name, also when the inode number was used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogFile {
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+impl LogFile {
+    pub(super) fn of(meta: &std::fs::Metadata) -> Self {
+        LogFile {
+            inode: meta.ino(),
+            bytes: meta.len(),
+            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+        }
+    }
+}
+
+/// A file's time in milliseconds since the epoch.
+pub(super) fn modified_ms(meta: &std::fs::Metadata) -> i64 {
+    meta.mtime()
+        .saturating_mul(1000)
+        .saturating_add(meta.mtime_nsec() / 1_000_000)
 }

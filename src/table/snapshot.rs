@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::protocol;
 use super::sorted_map::SortedMap;
 use super::{DataPath, TableError};
-use crate::datafile::MappingMode;
+use crate::datafile::{MappingMode, RawView};
 use crate::log::{Action, Add, DomainMetadata, Metadata, PartitionValues, Protocol, Remove, Txn};
 use crate::schema::StructType;
 use crate::schema::partition::dir_name;
@@ -16,12 +16,14 @@ use crate::schema::partition::dir_name;
 pub const NAME_TAG: &str = "deltafs.name";
 
 /// A data file of a snapshot.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LiveFile {
     pub add: Add,
     pub path: DataPath,
     /// Hive-style partition directories and the file's name, as the mount shows it. Unique in a snapshot.
     pub visible: Box<str>,
+    /// Whether its stored bytes are what the table means, once somebody has asked.
+    pub view: OnceLock<RawView>,
 }
 
 /// Sums over the live files.
@@ -153,6 +155,19 @@ impl Snapshot {
         self.names.get(visible)
     }
 
+    /// The visible names of `before` that stand for no file, or for another one, in this snapshot.
+    pub fn names_gone_since(&self, before: &Snapshot) -> Vec<Box<str>> {
+        let changed = before.names.changed_in(&self.names);
+        changed
+            .filter(|(name, old)| {
+                self.names
+                    .get(name)
+                    .is_none_or(|new| new.path != old.path || new.add.dv_id() != old.add.dv_id())
+            })
+            .map(|(name, _)| name.into())
+            .collect()
+    }
+
     /// What lies directly in the visible directory `dir` (empty, or ending in `/`): subdirectories without
     /// and files with their live file, in order.
     pub fn entries(&self, dir: &str) -> Vec<(String, Option<Arc<LiveFile>>)> {
@@ -258,8 +273,13 @@ impl Snapshot {
         self
     }
 
-    pub(crate) fn with_in_commit_timestamp(mut self, timestamp: Option<i64>) -> Snapshot {
-        self.in_commit_timestamp = timestamp;
+    pub(crate) fn with_timestamps(
+        mut self,
+        modified: Option<i64>,
+        in_commit: Option<i64>,
+    ) -> Snapshot {
+        self.timestamp = modified.unwrap_or(self.timestamp);
+        self.in_commit_timestamp = in_commit;
         self
     }
 }
@@ -291,6 +311,8 @@ pub(crate) struct Replay {
     checkpoint: Option<u64>,
     /// Files whose visible name is still to be made, by path; only filled while `names` is there.
     unnamed: BTreeMap<String, Arc<LiveFile>>,
+    /// Visible names whose file has gone.
+    freed: Vec<Box<str>>,
 }
 
 impl Replay {
@@ -310,6 +332,7 @@ impl Replay {
             totals: at.totals,
             checkpoint: at.checkpoint,
             unnamed: BTreeMap::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -418,6 +441,7 @@ impl Replay {
             add,
             path,
             visible: "".into(),
+            view: OnceLock::new(),
         });
         self.files.insert(&key, Arc::clone(&file));
         if self.names.is_some() {
@@ -455,6 +479,7 @@ impl Replay {
         if let Some(names) = &mut self.names {
             if !file.visible.is_empty() {
                 names.remove(&file.visible);
+                self.freed.push(file.visible.clone());
             }
             self.unnamed.remove(file.path.key());
         }
@@ -506,18 +531,17 @@ impl Replay {
                     .collect::<Vec<_>>(),
             ),
         };
+        let namer = Namer {
+            schema: &schema,
+            metadata: &metadata,
+        };
         for file in unnamed {
-            let mut visible = visible_name(&file, &schema, &metadata);
-            if names.get(&visible).is_some() {
-                visible = disambiguate(&visible, file.path.key());
+            namer.give(&mut names, &mut self.files, file);
+        }
+        for visible in std::mem::take(&mut self.freed) {
+            if names.get(&visible).is_none() {
+                namer.inherit(&mut names, &mut self.files, &visible);
             }
-            let named = Arc::new(LiveFile {
-                add: file.add.clone(),
-                path: file.path.clone(),
-                visible: visible.as_str().into(),
-            });
-            names.insert(&visible, Arc::clone(&named));
-            self.files.insert(file.path.key(), named);
         }
         Ok(Snapshot {
             version,
@@ -552,6 +576,79 @@ pub fn partition_dirs(schema: &StructType, columns: &[String], values: &Partitio
         dirs.push('/');
     }
     dirs
+}
+
+/// Gives visible names. Which of two files gets the name that both want does not depend on which came first, so
+/// that every mount shows the same.
+struct Namer<'a> {
+    schema: &'a StructType,
+    metadata: &'a Metadata,
+}
+
+impl Namer<'_> {
+    fn give(
+        &self,
+        names: &mut SortedMap<Arc<LiveFile>>,
+        files: &mut SortedMap<Arc<LiveFile>>,
+        file: Arc<LiveFile>,
+    ) {
+        let mut wanted = self.wanted(&file);
+        let mut file = file;
+        if let Some(holder) = names.get(&wanted) {
+            let holder = Arc::clone(holder);
+            if order(&file) < order(&holder) {
+                Self::put(names, files, &wanted, file);
+                file = holder;
+            }
+            wanted = disambiguate(&wanted, file.path.key());
+        }
+        Self::put(names, files, &wanted, file);
+    }
+
+    fn put(
+        names: &mut SortedMap<Arc<LiveFile>>,
+        files: &mut SortedMap<Arc<LiveFile>>,
+        visible: &str,
+        file: Arc<LiveFile>,
+    ) {
+        let file = Arc::unwrap_or_clone(file);
+        let named = Arc::new(LiveFile {
+            visible: visible.into(),
+            view: OnceLock::new(),
+            ..file
+        });
+        names.insert(visible, Arc::clone(&named));
+        files.insert(named.path.key(), Arc::clone(&named));
+    }
+
+    /// After the file under `visible` has gone: the next that wants the name gets it.
+    fn inherit(
+        &self,
+        names: &mut SortedMap<Arc<LiveFile>>,
+        files: &mut SortedMap<Arc<LiveFile>>,
+        visible: &str,
+    ) {
+        let prefix = rivals(visible);
+        let next = names
+            .from(&prefix)
+            .take_while(|(name, _)| name.starts_with(&prefix))
+            .map(|(_, file)| file)
+            .filter(|file| self.wanted(file) == visible)
+            .min_by(|a, b| order(a).cmp(&order(b)))
+            .cloned();
+        if let Some(file) = next {
+            names.remove(&file.visible);
+            Self::put(names, files, visible, file);
+        }
+    }
+
+    fn wanted(&self, file: &LiveFile) -> String {
+        visible_name(file, self.schema, self.metadata)
+    }
+}
+
+fn order(file: &LiveFile) -> (i64, &str) {
+    (file.add.modification_time, file.path.key())
 }
 
 fn visible_name(file: &LiveFile, schema: &StructType, metadata: &Metadata) -> String {
@@ -605,10 +702,22 @@ fn plain_name(base: &str) -> String {
 /// Two files may want one name: the later one gets the hash of its path.
 fn disambiguate(visible: &str, path: &str) -> String {
     let id = short_hash(path);
-    match visible.rsplit_once('.') {
-        Some((stem, extension)) if !extension.contains('/') => format!("{stem}~{id}.{extension}"),
-        _ => format!("{visible}~{id}"),
+    match split_extension(visible) {
+        Some((stem, extension)) => format!("{stem}~{id}.{extension}"),
+        None => format!("{visible}~{id}"),
     }
+}
+
+/// What the names of all files start with that want `visible` and have not got it.
+fn rivals(visible: &str) -> String {
+    let stem = split_extension(visible).map_or(visible, |(stem, _)| stem);
+    format!("{stem}~")
+}
+
+fn split_extension(visible: &str) -> Option<(&str, &str)> {
+    visible
+        .rsplit_once('.')
+        .filter(|(_, extension)| !extension.contains('/'))
 }
 
 fn short_hash(text: &str) -> String {

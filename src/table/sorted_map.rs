@@ -5,11 +5,13 @@ use std::sync::Arc;
 /// Entries per chunk after a split; a chunk is split when it has twice as many.
 const CHUNK: usize = 256;
 
+type Chunk<V> = Vec<(Box<str>, V)>;
+
 /// Keys are text in byte order.
 #[derive(Debug)]
 pub(crate) struct SortedMap<V> {
     /// Never empty chunks, in order.
-    chunks: Vec<Arc<Vec<(Box<str>, V)>>>,
+    chunks: Vec<Arc<Chunk<V>>>,
 }
 
 impl<V> Clone for SortedMap<V> {
@@ -91,6 +93,19 @@ impl<V: Clone> SortedMap<V> {
             .iter()
             .flat_map(|chunk| chunk.iter().map(|(k, v)| (&**k, v)))
             .skip(skip)
+    }
+
+    /// The entries of chunks that `other` does not share: whatever differs is among them.
+    pub(crate) fn changed_in<'a>(
+        &'a self,
+        other: &SortedMap<V>,
+    ) -> impl Iterator<Item = (&'a str, &'a V)> + use<'a, V> {
+        let shared: std::collections::HashSet<*const Chunk<V>> =
+            other.chunks.iter().map(Arc::as_ptr).collect();
+        self.chunks
+            .iter()
+            .filter(move |chunk| !shared.contains(&Arc::as_ptr(chunk)))
+            .flat_map(|chunk| chunk.iter().map(|(k, v)| (&**k, v)))
     }
 
     /// The chunk that holds `key` or would.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{DataPath, LiveFile, Table, TableError};
+use super::{DataPath, LiveFile, Table, TableError, temporary_name};
 use crate::deletion_vector::{
     DeletionVectorDescriptor, Location, RowSet, read_vector, write_vectors,
 };
@@ -52,7 +52,7 @@ impl Table {
                 path: "a new vector file".to_owned(),
                 source,
             })?;
-        let temporary = format!(".deltafs-{}.tmp", self.env.uuid());
+        let temporary = temporary_name(&self.env);
         self.dir
             .put(Path::new(&file.path), temporary.as_ref(), &file.bytes)?;
         Ok((file.path, file.descriptors))

@@ -19,8 +19,8 @@ use super::columns::{Column, Group, Integers};
 use super::footer::check_nesting;
 use super::stats::ParsedStats;
 use super::{CheckpointAction, Sidecar};
-use crate::error::caught;
 use crate::deletion_vector::DeletionVectorDescriptor;
+use crate::error::caught;
 use crate::log::commit::parse_line;
 use crate::log::{
     Action, Add, DomainMetadata, Format, LogError, Metadata, Protocol, Remove, Txn, read_failure,
