@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -124,13 +124,38 @@ pub(crate) struct Cx {
     live: Arc<Live>,
 }
 
+/// A new directory that other users can enter, too.
+fn new_directory(parent: &Path, name: &str) -> PathBuf {
+    let prefix = format!("{name}-");
+    let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent);
+    let dir = fs::canonicalize(dir.unwrap().keep()).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// Where the cases of this run live.
+pub(crate) fn run_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| new_directory(&std::env::temp_dir(), "deltafs-tests"))
+}
+
+/// Ends everything that lives in a directory: daemons, mounts, and the directory itself.
+pub(crate) fn wipe(dir: &Path, keep: bool) {
+    mount::kill_daemons_below(dir);
+    for mounted in mount::below(dir) {
+        if let Some(device) = mount::device(&mounted) {
+            mount::abort(&device);
+        }
+        mount::detach(&mounted);
+    }
+    if !keep && mount::below(dir).is_empty() {
+        let _ = fs::remove_dir_all(dir);
+    }
+}
+
 impl Cx {
     pub(crate) fn new(name: &str, live: Arc<Live>) -> Self {
-        let prefix = format!("deltafs-{}-", name.replace("::", "-"));
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
-        let dir = fs::canonicalize(dir.keep()).unwrap();
-        // Cases with other users must get in.
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = new_directory(run_dir(), &name.replace("::", "-"));
         for sub in ["wh", "in"] {
             fs::create_dir(dir.join(sub)).unwrap();
         }
@@ -324,17 +349,9 @@ impl Cx {
 
     /// Detaches what is still mounted below the case's directory, then removes it.
     pub(crate) fn clean_up(&self, keep: bool) {
-        mount::kill_daemons_below(&self.dir);
-        for mounted in mount::below(&self.dir) {
-            if let Some(device) = mount::device(&mounted) {
-                mount::abort(&device);
-            }
-            mount::detach(&mounted);
-        }
+        wipe(&self.dir, keep);
         if keep {
             eprintln!("kept {}", self.dir.display());
-        } else if mount::below(&self.dir).is_empty() {
-            let _ = fs::remove_dir_all(&self.dir);
         }
     }
 }

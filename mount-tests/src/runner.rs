@@ -1,15 +1,17 @@
 //! Runs the cases: some at a time, each in its own directory and within its own time.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::IntoRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Cx, Live, Skip};
+use crate::case::{Case, Cx, Live, Skip, poll, run_dir, wipe};
 use crate::{cases, mount};
 
 /// How long a case may take that doesn't ask for more.
@@ -99,6 +101,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return ExitCode::from(2);
     }
     record_panics();
+    clean_up_on_signals();
 
     let began = Instant::now();
     let queue = Mutex::new(selected.into_iter());
@@ -149,11 +152,43 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             println!("{passed} passed, {failed} failed, {skipped} skipped")
         }
     }
+    if !options.keep {
+        wipe(run_dir(), false);
+    }
     if failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The end of a pipe that tells of signals.
+static SIGNALLED: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn tell(_signal: i32) {
+    let byte = [0_u8];
+    // SAFETY: write is allowed in signal handlers, and the byte outlives the call.
+    unsafe { libc::write(SIGNALLED.load(Ordering::Relaxed), byte.as_ptr().cast(), 1) };
+}
+
+/// A run that is interrupted leaves no mounts behind. A handler and no mask: programs would inherit that.
+fn clean_up_on_signals() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    SIGNALLED.store(writer.into_raw_fd(), Ordering::Relaxed);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler does only what signal handlers may.
+        unsafe { libc::signal(signal, tell as extern "C" fn(i32) as libc::sighandler_t) };
+    }
+    thread::spawn(move || {
+        reader.read_exact(&mut [0]).unwrap();
+        eprintln!("mount-tests: interrupted, cleaning up");
+        // Cases that are in the middle of something may still mount and write.
+        poll(Duration::from_secs(5), || {
+            wipe(run_dir(), false);
+            !run_dir().exists()
+        });
+        std::process::exit(130);
+    });
 }
 
 /// Runs one case on a thread of its own, so that one that hangs can be broken up and left behind.
