@@ -151,7 +151,9 @@ pub(crate) fn stacks(pid: i32) -> String {
         let (name, waits) = (read("comm"), read("wchan"));
         said += &format!("  {} in {waits}\n", name.trim());
     }
-    if !fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("deltafs")) {
+    // Not by `exe` or `cmdline`: those of a process that hangs in exec can't be read.
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim() != "deltafs" {
         return said;
     }
     // A thread that is stuck in the kernel can't be stopped for the debugger.
