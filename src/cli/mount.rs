@@ -43,7 +43,7 @@ pub(super) struct MountArgs {
     /// Where written files wait for their commit; fastest on the source's file system.
     #[arg(long, value_name = "DIR")]
     stage_dir: Option<PathBuf>,
-    /// Where rebuilt data files are kept.
+    /// Where rebuilt data files will be kept; this version rebuilds none.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     /// How late the commits of others may be seen, in milliseconds [default: 1000].
@@ -52,7 +52,7 @@ pub(super) struct MountArgs {
     /// Never let the kernel read and write local files by itself.
     #[arg(long)]
     no_passthrough: bool,
-    /// Table features of new tables.
+    /// Table features of new tables; `modern` is refused by this version.
     #[arg(long, value_enum)]
     table_features: Option<TableFeatures>,
     /// Append the log to this file.
@@ -238,6 +238,12 @@ fn check(request: Request) -> Result<Settings, CliError> {
         }
     }
     let options = request.options;
+    if options.table_features == Some(TableFeatures::Modern) {
+        return Err(CliError::new(
+            "table features `modern` can't be written by this version".to_owned(),
+        )
+        .hint("mount with --table-features=default or minimal"));
+    }
     let outside = |dir: Option<PathBuf>| dir.map(|dir| outside_of(&mountpoint, &dir)).transpose();
     Ok(Settings {
         read_only: options.read_only,

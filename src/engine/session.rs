@@ -24,6 +24,22 @@ pub(super) fn state() -> &'static SessionState {
     STATE.get_or_init(build)
 }
 
+/// Functions that make any amount of data out of two numbers: one row of a predicate could take all memory.
+const UNBOUNDED: [&str; 12] = [
+    "range",
+    "generate_series",
+    "sequence",
+    "array_repeat",
+    "list_repeat",
+    "array_resize",
+    "list_resize",
+    "repeat",
+    "lpad",
+    "rpad",
+    "space",
+    "make_list",
+];
+
 fn build() -> SessionState {
     let mut config = SessionConfig::new();
     let options = config.options_mut();
@@ -40,6 +56,10 @@ fn build() -> SessionState {
         .scalar_functions()
         .get_or_insert_default()
         .extend(spark_functions().chain(functions::all()));
+    builder
+        .scalar_functions()
+        .get_or_insert_default()
+        .retain(|f| !UNBOUNDED.contains(&f.name()));
     builder
         .expr_planners()
         .get_or_insert_default()

@@ -310,6 +310,9 @@ impl Core {
         let depth = dir.matches('/').count();
         let column = snapshot.partition_columns().get(depth)?;
         let (found, value) = partition::parse_dir(name)?;
+        if value.as_ref().is_some_and(|v| v.contains('\0')) {
+            return None;
+        }
         (found == *column && partition::dir_name(column, value.as_deref()) == name)
             .then_some((found, value))
     }

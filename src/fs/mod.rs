@@ -325,16 +325,8 @@ impl FileSystem for Fs {
         data: Bytes,
         caller: Caller,
     ) -> FsResult<u32> {
-        self.on(move |core| {
-            core.told(
-                ino,
-                caller,
-                "WRITE",
-                "",
-                core.write(fh, offset, &data, caller),
-            )
-        })
-        .await
+        self.on(move |core| core.told(ino, caller, "WRITE", "", core.write(fh, offset, &data)))
+            .await
     }
 
     async fn flush(&self, _ino: Ino, fh: Fh, caller: Caller) -> FsResult<()> {

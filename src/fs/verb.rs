@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::outcome::Outcome;
-use super::{Caller, Core, FsResult, domain};
+use super::{Core, FsResult, domain};
 use crate::control::{ControlError, Statement};
+use crate::error::Failure;
 use crate::namespace::Verb;
-use crate::ops::{self, OpError};
+use crate::ops;
 use crate::table::Table;
 
 /// One open of a verb for writing.
@@ -52,67 +53,68 @@ pub(super) fn size(verb: &Mutex<VerbHandle>) -> u64 {
 
 impl Core {
     /// A write that ends in a newline is a whole statement and runs at once; anything else waits.
-    pub(super) fn verb_write(
-        &self,
-        verb: &Mutex<VerbHandle>,
-        data: &[u8],
-        caller: Caller,
-    ) -> FsResult<()> {
+    pub(super) fn verb_write(&self, verb: &Mutex<VerbHandle>, data: &[u8]) -> FsResult<()> {
         let mut state = lock(verb);
         if state.answer.is_some() {
             return Err(domain(&ControlError::Second));
         }
         if state.pending.len() + data.len() > crate::control::MAX_BYTES {
             state.pending.clear();
-            return self.verb_result(&mut state, Err(ControlError::TooLong.into()), "", caller);
+            return self.verb_result(&mut state, Err(Box::new(ControlError::TooLong)), "");
         }
         state.pending.extend_from_slice(data);
         if data.last() == Some(&b'\n') && !is_blank(&state.pending) {
-            return self.verb_run(&mut state, caller);
+            return self.verb_run(&mut state);
         }
         Ok(())
     }
 
     /// Runs what a handle has been given without a final newline.
-    pub(super) fn verb_flush(&self, verb: &Mutex<VerbHandle>, caller: Caller) -> FsResult<()> {
+    pub(super) fn verb_flush(&self, verb: &Mutex<VerbHandle>) -> FsResult<()> {
         let mut state = lock(verb);
         if state.answer.is_some() || is_blank(&state.pending) {
             return Ok(());
         }
-        self.verb_run(&mut state, caller)
+        self.verb_run(&mut state)
     }
 
-    fn verb_run(&self, state: &mut VerbHandle, caller: Caller) -> FsResult<()> {
+    fn verb_run(&self, state: &mut VerbHandle) -> FsResult<()> {
         let text = std::mem::take(&mut state.pending);
         let statement = match Statement::parse(&text) {
             Ok(statement) => statement,
             Err(e) => {
                 let shown = String::from_utf8_lossy(&text).trim().to_owned();
-                return self.verb_result(state, Err(e.into()), &shown, caller);
+                return self.verb_result(state, Err(Box::new(e)), &shown);
             }
         };
         let table = Arc::clone(&state.table);
         let before = table.snapshot();
+        let scratch = || {
+            self.fresh
+                .file()
+                .map_err(|e| std::io::Error::other(e.to_string()))
+        };
         let outcome = match state.verb {
-            Verb::Delete => ops::delete(&table, &statement, &|| {
-                self.fresh
-                    .file()
-                    .map_err(|e| std::io::Error::other(e.to_string()))
-            }),
+            Verb::Delete => ops::delete(
+                &table,
+                &statement.text,
+                statement.user_metadata.as_deref(),
+                &scratch,
+            ),
         };
         if let Ok(report) = &outcome {
             self.done(&state.owner, &before, report);
         }
-        self.verb_result(state, outcome, &statement.text, caller)
+        let outcome = outcome.map_err(|e| Box::new(e) as Box<dyn Failure>);
+        self.verb_result(state, outcome, &statement.text)
     }
 
     /// Keeps the answer for the handle, for the verb's file and for `last`.
     fn verb_result(
         &self,
         state: &mut VerbHandle,
-        outcome: Result<ops::Report, OpError>,
+        outcome: Result<ops::Report, Box<dyn Failure>>,
         text: &str,
-        _caller: Caller,
     ) -> FsResult<()> {
         let now = self.env.now();
         let name = state.verb.name().to_uppercase();
@@ -120,7 +122,7 @@ impl Core {
             Ok(report) => (Outcome::done(&report, text, now), Ok(())),
             Err(e) => {
                 tracing::warn!(table = %state.owner.display(), operation = name, statement = text, error = %e, "failed");
-                (Outcome::failed(&name, text, &e, now), Err(domain(&e)))
+                (Outcome::failed(&name, text, &*e, now), Err(domain(&*e)))
             }
         };
         state.answer = Some(kept.text.clone());

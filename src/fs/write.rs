@@ -20,7 +20,7 @@ use crate::table::Snapshot;
 const INCOMPLETE: &str = "not a complete Parquet file";
 
 impl Core {
-    pub(super) fn write(&self, fh: Fh, offset: u64, data: &[u8], caller: Caller) -> FsResult<u32> {
+    pub(super) fn write(&self, fh: Fh, offset: u64, data: &[u8]) -> FsResult<u32> {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
@@ -29,7 +29,7 @@ impl Core {
                 Ok(written)
             }
             Handle::Verb(verb) => {
-                self.verb_write(&verb, data, caller)?;
+                self.verb_write(&verb, data)?;
                 Ok(written)
             }
             Handle::Stage { write: false, .. }
@@ -42,7 +42,7 @@ impl Core {
     pub(super) fn flush(&self, fh: Fh, caller: Caller) -> FsResult<()> {
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => self.settle(&stage, caller),
-            Handle::Verb(verb) => self.verb_flush(&verb, caller),
+            Handle::Verb(verb) => self.verb_flush(&verb),
             Handle::Stage { write: false, .. }
             | Handle::Dir(_)
             | Handle::File(_)
@@ -62,7 +62,7 @@ impl Core {
                     Err(e) => Err(io_error("fsync", &e)),
                 }
             }
-            Handle::Verb(verb) => self.verb_flush(&verb, caller),
+            Handle::Verb(verb) => self.verb_flush(&verb),
             Handle::Stage { write: false, .. }
             | Handle::Dir(_)
             | Handle::File(_)

@@ -96,6 +96,11 @@ impl MountEntry {
 }
 
 fn serves(pid: u32, wanted: &str) -> bool {
+    // Only our own kind: to look at the descriptors of a process in the middle of exec may wait for its end.
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+    if !comm.is_ok_and(|name| name.starts_with("deltafs") || name.starts_with("mount.deltafs")) {
+        return false;
+    }
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
     };

@@ -12,7 +12,6 @@ use arrow::array::{Array as _, BooleanArray};
 use serde_json::value::RawValue;
 
 use super::{OpError, Report, run};
-use crate::control::Statement;
 use crate::datafile::{FileStats, Reader, StatsConfig, Writer, location, new_file_name};
 use crate::deletion_vector::RowSet;
 use crate::engine::{Bounds, FileFacts, Predicate, Verdict};
@@ -29,7 +28,8 @@ const BATCH_ROWS: usize = 16_384;
 /// [`OpError`]: nothing was committed and nothing is left behind, unless the outcome itself is unknown.
 pub fn delete(
     table: &Table,
-    statement: &Statement,
+    predicate: &str,
+    user_metadata: Option<&str>,
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
 ) -> Result<Report, OpError> {
     let started = table.env().now();
@@ -40,7 +40,7 @@ pub fn delete(
         metrics.clear();
         base.check_write()?;
         base.check_append_only()?;
-        let text = strip_where(&statement.text);
+        let text = strip_where(predicate);
         let predicate = Predicate::parse(
             text,
             base.schema(),
@@ -69,7 +69,7 @@ pub fn delete(
                 name: "DELETE",
                 parameters,
                 metrics: metrics.clone(),
-                user_metadata: statement.user_metadata.clone(),
+                user_metadata: user_metadata.map(str::to_owned),
             },
             blind: false,
             absent: None,

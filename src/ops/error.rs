@@ -1,6 +1,5 @@
 //! What can go wrong with an operation.
 
-use crate::control::ControlError;
 use crate::datafile::DataFileError;
 use crate::engine::EngineError;
 use crate::error::{Failure, Kind};
@@ -17,8 +16,6 @@ pub enum OpError {
     DataFile(Box<DataFileError>),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error(transparent)]
-    Control(#[from] ControlError),
     #[error("{path}: {source}")]
     File {
         path: String,
@@ -66,7 +63,6 @@ impl Failure for OpError {
             OpError::Table(e) => e.kind(),
             OpError::DataFile(e) => e.kind(),
             OpError::Engine(e) => e.kind(),
-            OpError::Control(e) => e.kind(),
             OpError::File { source, .. } => source.kind(),
             // Damage in a file that somebody brings is their mistake, not the store's.
             OpError::Input(e) => match e.kind() {
@@ -86,7 +82,6 @@ impl Failure for OpError {
             OpError::Table(e) => e.hint(),
             OpError::DataFile(e) => e.hint(),
             OpError::Engine(e) => e.hint(),
-            OpError::Control(e) => e.hint(),
             OpError::File { source, .. } => source.hint(),
             OpError::Input(e) => e.hint(),
             OpError::Replaced(_) => Some(
