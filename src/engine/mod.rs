@@ -6,6 +6,7 @@ mod dialect;
 mod error;
 mod expr;
 mod functions;
+mod literal;
 mod normal;
 mod prune;
 mod resolve;

@@ -217,6 +217,17 @@ fn not_permitted(message: impl Into<String>, hint: &str) -> FsError {
     }
 }
 
+/// Fails for a name that nobody may give.
+fn free_name(name: &std::ffi::OsStr) -> FsResult<()> {
+    if crate::namespace::is_reserved(name) {
+        return Err(not_permitted(
+            format!("the name {} is reserved", name.display()),
+            "choose another name",
+        ));
+    }
+    Ok(())
+}
+
 fn domain(failure: &dyn Failure) -> FsError {
     FsError::domain(failure)
 }

@@ -15,11 +15,12 @@ use super::node::Node;
 use super::stage::{Phase, Place, Stage, data_name, io_error, process_of};
 use super::verb::VerbHandle;
 use super::{
-    Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, not_permitted,
+    Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, free_name,
+    not_permitted,
 };
 use crate::datafile::{RawView, raw_view};
 use crate::error::Kind;
-use crate::namespace::{Control, Dropped, classify, is_reserved};
+use crate::namespace::{Control, Dropped, classify};
 use crate::table::{DataPath, LiveFile, Snapshot, Table};
 
 impl Core {
@@ -348,12 +349,7 @@ impl Core {
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
         }
-        if is_reserved(name) {
-            return Err(not_permitted(
-                format!("the name {} is reserved", name.display()),
-                "choose another name",
-            ));
-        }
+        free_name(name)?;
         let place = self.place_of(&parent)?;
         let kind = match self.dir_kind(&place.table)? {
             DirKind::Table(_, snapshot) => {

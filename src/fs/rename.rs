@@ -8,10 +8,12 @@ use super::lookup::{DirKind, shown};
 use super::node::Node;
 use super::outcome::Outcome;
 use super::stage::{Phase, Stage, data_name, io_error};
-use super::{Caller, Core, Entry, FsError, FsResult, Ino, RenameFlags, domain, not_permitted};
+use super::{
+    Caller, Core, Entry, FsError, FsResult, Ino, RenameFlags, domain, free_name, not_permitted,
+};
 use crate::datafile::is_parquet_complete;
 use crate::error::Kind;
-use crate::namespace::{Control, Dropped, classify, is_reserved};
+use crate::namespace::{Control, Dropped, classify};
 use crate::ops::{self, OpError, Report};
 use crate::table::{LiveFile, Snapshot, Table};
 
@@ -132,12 +134,7 @@ impl Core {
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
         }
-        if is_reserved(name) {
-            return Err(not_permitted(
-                format!("the name {} is reserved", name.display()),
-                "choose another name",
-            ));
-        }
+        free_name(name)?;
         let (table, dir) = match &parent {
             Node::Dir(path) => match self.dir_kind(path)? {
                 DirKind::Plain => {
@@ -279,12 +276,7 @@ impl Core {
         if flags.noreplace && target.is_some() {
             return Err(FsError::Exists);
         }
-        if is_reserved(new_name) {
-            return Err(not_permitted(
-                format!("the name {} is reserved", new_name.display()),
-                "choose another name",
-            ));
-        }
+        free_name(new_name)?;
         match source {
             Node::Staged(stage) => self.rename_stage(&stage, name, &to, new_name, target, caller),
             Node::Data {

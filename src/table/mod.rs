@@ -243,3 +243,6 @@ fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
         checked,
     })
 }
+
+#[cfg(test)]
+mod tests;

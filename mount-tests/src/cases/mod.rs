@@ -42,3 +42,28 @@ pub(crate) fn all() -> Vec<Case> {
     ];
     areas.into_iter().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Every case that the README calls a proof is there.
+    #[test]
+    fn the_readme_names_real_cases() {
+        let readme = include_str!("../../../README.md");
+        let names: BTreeSet<String> = super::all().iter().map(|case| case.name()).collect();
+        let mut proofs = 0;
+        for word in readme
+            .split('`')
+            .filter(|w| w.contains("::") && !w.contains(char::is_whitespace))
+        {
+            proofs += 1;
+            let found = match word.strip_suffix('*') {
+                Some(area) => names.iter().any(|name| name.starts_with(area)),
+                None => names.contains(word),
+            };
+            assert!(found, "README.md names {word}, which is no case");
+        }
+        assert!(proofs > 20, "{proofs}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Replay and commits against hand-made logs.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::log::Action;
+
+/// A table of hand-made commits.
+struct Made {
+    guard: tempfile::TempDir,
+}
+
+impl Made {
+    fn new() -> Self {
+        let guard = tempfile::tempdir().unwrap();
+        std::fs::create_dir(guard.path().join(LOG_DIR)).unwrap();
+        let schema = json!({"type": "struct", "fields": [
+            {"name": "id", "type": "long", "nullable": true, "metadata": {}}]});
+        let made = Made { guard };
+        made.commit(
+            0,
+            &[
+                json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
+                "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}}),
+                json!({"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}}),
+            ],
+        );
+        made
+    }
+
+    fn commit(&self, version: u64, lines: &[Value]) {
+        let body: Vec<String> = lines.iter().map(Value::to_string).collect();
+        let path = self
+            .guard
+            .path()
+            .join(LOG_DIR)
+            .join(LogName::commit(version));
+        std::fs::write(path, body.join("\n")).unwrap();
+    }
+
+    fn open(&self) -> Result<Table, TableError> {
+        Table::open(Dir::open(self.guard.path()).unwrap(), Env::fixed(1_000_000))
+    }
+}
+
+fn add(path: &str, dv: Option<&str>) -> Value {
+    let mut add = json!({"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": true,
+        "stats": "{\"numRecords\":10}"});
+    if let Some(dv) = dv {
+        add["deletionVector"] = json!({"storageType": "u", "pathOrInlineDv": dv, "offset": 1, "sizeInBytes": 36,
+            "cardinality": 2});
+    }
+    json!({ "add": add })
+}
+
+fn remove(path: &str, dv: Option<&str>) -> Value {
+    let mut remove = add(path, dv)["add"].clone();
+    remove["deletionTimestamp"] = 5.into();
+    json!({ "remove": remove })
+}
+
+fn append(path: &str) -> Staged {
+    let action: Action = serde_json::from_value(add(path, None)).unwrap();
+    Staged {
+        actions: vec![action],
+        operation: Operation {
+            name: "WRITE",
+            parameters: Vec::new(),
+            metrics: std::collections::BTreeMap::new(),
+            user_metadata: None,
+        },
+        blind: true,
+        absent: None,
+    }
+}
+
+#[test]
+fn the_order_of_lines_means_nothing() {
+    let made = Made::new();
+    made.commit(1, &[add("a", None), add("b", None)]);
+    // D15, D24: the remove has the old vector's id, the add the new one's.
+    made.commit(
+        2,
+        &[add("a", Some("ab^-aqEH.-t@S}K{vb[*k^")), remove("a", None)],
+    );
+    let snapshot = made.open().unwrap().snapshot();
+    assert_eq!(
+        snapshot.totals(),
+        Totals {
+            files: 2,
+            bytes: 2,
+            records: 20,
+            deleted: 2,
+            uncounted: 0
+        }
+    );
+    let a = snapshot
+        .live_file(&DataPath::Inside("a".to_owned()))
+        .unwrap();
+    assert!(a.add.deletion_vector.is_some());
+}
+
+#[test]
+fn two_vectors_of_one_file_are_corruption() {
+    // D25
+    let made = Made::new();
+    made.commit(1, &[add("a", Some("x"))]);
+    made.commit(2, &[add("a", Some("y"))]);
+    assert!(matches!(
+        made.open(),
+        Err(TableError::TwoLive { version: 2, .. })
+    ));
+}
+
+#[test]
+fn a_gap_or_an_empty_commit_is_corruption() {
+    let made = Made::new();
+    made.commit(2, &[add("a", None)]);
+    assert!(matches!(
+        made.open(),
+        Err(TableError::Gap {
+            missing: 1,
+            present: 2
+        })
+    ));
+    made.commit(1, &[]);
+    assert!(matches!(made.open(), Err(TableError::Log(_))));
+}
+
+#[test]
+fn refreshing_reads_what_is_new_and_shares_the_rest() {
+    let made = Made::new();
+    made.commit(1, &[add("a", None)]);
+    let table = made.open().unwrap();
+    let before = table.snapshot();
+    assert!(
+        Arc::ptr_eq(&before, &table.refresh().unwrap()),
+        "nothing is new"
+    );
+    made.commit(2, &[add("b", None)]);
+    made.commit(3, &[remove("a", None)]);
+    let after = table.refresh().unwrap();
+    assert_eq!(after.version(), 3);
+    assert_eq!(before.totals().files, 1, "old snapshots stay as they are");
+    assert_eq!(after.names_gone_since(&before), ["a".into()]);
+    assert_eq!(table.at(1).unwrap().totals(), before.totals());
+    assert!(matches!(table.at(9), Err(TableError::NoSuchVersion(9))));
+}
+
+#[test]
+fn a_blind_append_takes_the_next_number() {
+    let made = Made::new();
+    let table = made.open().unwrap();
+    let base = table.snapshot();
+    made.commit(1, &[add("theirs", None)]);
+    let Outcome::Committed(after) = table.commit(&base, &append("ours")).unwrap() else {
+        panic!("a blind append is never in anybody's way");
+    };
+    assert_eq!((after.version(), after.totals().files), (2, 2));
+}
+
+#[test]
+fn what_read_the_table_looks_again_after_a_lost_race() {
+    let made = Made::new();
+    let table = made.open().unwrap();
+    let base = table.snapshot();
+    made.commit(1, &[add("theirs", None)]);
+    let mut staged = append("ours");
+    staged.blind = false;
+    assert!(matches!(table.commit(&base, &staged), Ok(Outcome::Raced(n)) if n.version() == 1));
+    // So does an append that was to be the only file of its name, or that met another schema.
+    let mut staged = append("ours");
+    staged.absent = Some("theirs".to_owned());
+    assert!(matches!(
+        table.commit(&base, &staged),
+        Ok(Outcome::Raced(_))
+    ));
+    let schema = json!({"type": "struct", "fields": []});
+    made.commit(
+        2,
+        &[
+            json!({"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}}),
+        ],
+    );
+    assert!(
+        matches!(table.commit(&base, &append("ours")), Ok(Outcome::Raced(n)) if n.version() == 2)
+    );
+    assert!(
+        !made
+            .guard
+            .path()
+            .join(LOG_DIR)
+            .join(LogName::commit(3))
+            .exists()
+    );
+}
+
+#[test]
+fn impossible_actions_never_reach_the_log() {
+    let made = Made::new();
+    let table = made.open().unwrap();
+    let base = table.snapshot();
+    let mut staged = append("a");
+    staged.actions.extend(append("a").actions);
+    assert!(matches!(
+        table.commit(&base, &staged),
+        Err(TableError::Malformed { .. })
+    ));
+    let mut staged = append("a");
+    let other: Action = serde_json::from_value(remove("b", None)).unwrap();
+    staged.actions.push(other);
+    if let Some(Action::Add(add)) = staged.actions.first_mut() {
+        add.data_change = false;
+    }
+    assert!(matches!(
+        table.commit(&base, &staged),
+        Err(TableError::Malformed { .. })
+    ));
+    assert_eq!(table.refresh().unwrap().version(), 0);
+}
+
+#[test]
+fn the_pointer_to_a_checkpoint_does_not_go_back() {
+    // D85, D82
+    let made = Made::new();
+    made.commit(1, &[add("a", None)]);
+    let table = made.open().unwrap();
+    let old = table.snapshot();
+    made.commit(2, &[add("b", None), remove("a", None)]);
+    let new = table.refresh().unwrap();
+    crate::ops::checkpoint(&table, &new).unwrap();
+    crate::ops::checkpoint(&table, &old).unwrap();
+    let pointer = made.guard.path().join(LOG_DIR).join("_last_checkpoint");
+    let body: Value = serde_json::from_slice(&std::fs::read(&pointer).unwrap()).unwrap();
+    assert_eq!(body["version"], 2);
+    // Without the commits before it, the checkpoint is enough; a damaged one gives way to the older.
+    for version in 0..2 {
+        std::fs::remove_file(
+            made.guard
+                .path()
+                .join(LOG_DIR)
+                .join(LogName::commit(version)),
+        )
+        .unwrap();
+    }
+    std::fs::write(&pointer, "").unwrap();
+    assert_eq!(made.open().unwrap().snapshot().totals(), new.totals());
+    let newest = made.guard.path().join(LOG_DIR).join(LogName::classic(2));
+    std::fs::write(newest, "PAR1 is not enough").unwrap();
+    let fallen_back = made.open().unwrap().snapshot();
+    assert_eq!(
+        (fallen_back.version(), fallen_back.checkpoint()),
+        (2, Some(1))
+    );
+    assert_eq!(fallen_back.totals(), new.totals());
+}
