@@ -28,7 +28,7 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_secs(5);
 pub(super) struct MountArgs {
     /// Directory or file:// URL: a warehouse of tables, or one table.
     source: OsString,
-    /// Empty directory that shows it.
+    /// Directory that shows it.
     mountpoint: PathBuf,
     /// Stay in the foreground and log to standard error.
     #[arg(short, long)]

@@ -30,7 +30,7 @@ impl Failure for ControlError {
     fn hint(&self) -> Option<String> {
         match self {
             ControlError::Second => Some(
-                "send the whole statement in one write (a here-document, one echo), or open the file again"
+                "only what came first was run: see .delta/ctl; send a statement of several lines in one write (a here-document; echo and printf send each line by itself)"
                     .to_owned(),
             ),
             ControlError::UnknownOption(_) => {

@@ -236,7 +236,7 @@ impl Failure for DataFileError {
             E::Encrypted => "write the file without Parquet encryption",
             E::External { .. } => "write all columns into one file",
             E::ExtraColumn { .. } => {
-                "drop it from the file, or add the column to the table first (in/merge-schema/ does both)"
+                "drop it from the file (pandas: index=False), or add the column to the table first"
             }
             E::Ambiguous { .. } => "Delta column names ignore case: keep one of these columns",
             E::MissingRequired { .. } | E::Nulls { .. } => {

@@ -71,6 +71,8 @@ pub enum EngineError {
     },
     #[error("{what} cannot be used in a predicate, at {at}")]
     NotAllowed { what: &'static str, at: Position },
+    #[error("\"{column}\" at {at} is text here, but also the name of a column")]
+    QuotedColumn { column: String, at: Position },
     #[error("`{text}` cannot be compared with `{column}`: it is not a value of type {expected}")]
     Literal {
         column: String,
@@ -123,6 +125,7 @@ impl Failure for EngineError {
             | EngineError::NoFields { .. }
             | EngineError::UnknownFunction { .. }
             | EngineError::NotAllowed { .. }
+            | EngineError::QuotedColumn { .. }
             | EngineError::Literal { .. }
             | EngineError::NotBoolean { .. }
             | EngineError::Plan { .. }
@@ -151,6 +154,12 @@ impl Failure for EngineError {
             EngineError::UnknownColumn { .. } => Some(
                 "Write text in single quotes, and back-tick names that hold anything but letters, digits and _."
                     .to_owned(),
+            ),
+            EngineError::QuotedColumn { column, .. } => {
+                Some(format!("Write `{column}` for the column, or '{column}' for the text."))
+            }
+            EngineError::Trailing { .. } => Some(
+                "Write the condition alone: no DELETE FROM, no table, no second statement.".to_owned(),
             ),
             EngineError::TooDeep { .. } => {
                 Some("Write a list of values with IN instead of many ORs.".to_owned())

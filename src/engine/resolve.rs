@@ -315,6 +315,13 @@ impl Resolver<'_> {
             Expr::JsonAccess { .. } => return refused("the `:` operator", expr.span()),
             Expr::Value(value) => match &value.value {
                 Value::Placeholder(_) => return refused("a parameter", value.span),
+                // Text in Spark, a column in every other SQL: whoever writes a column's name means the column.
+                Value::DoubleQuotedString(text) if self.schema.field(text).is_some() => {
+                    return Err(EngineError::QuotedColumn {
+                        column: text.clone(),
+                        at: position(value.span),
+                    });
+                }
                 Value::Number(digits, _) if digits.contains(['e', 'E']) => {
                     *expr = scientific(digits);
                 }

@@ -82,14 +82,11 @@ impl Core {
 
     fn child_of_dir(&self, path: &Path, name: &OsStr) -> FsResult<Node> {
         if name == CONTROL_DIR {
-            // A table that can't be read has a README and a `last` all the same.
-            if self.is_table(path)? || path.as_os_str().is_empty() {
-                return Ok(Node::Control {
-                    owner: path.to_owned(),
-                    entry: Control::Dir,
-                });
-            }
-            return Err(FsError::NotFound);
+            // Also where no table is yet, or none that can be read: what was refused there is told there.
+            return Ok(Node::Control {
+                owner: path.to_owned(),
+                entry: Control::Dir,
+            });
         }
         if is_reserved(name) {
             return Err(FsError::NotFound);

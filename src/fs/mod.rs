@@ -81,24 +81,30 @@ impl Fs {
         runtime: tokio::runtime::Handle,
     ) -> Result<Self, FsError> {
         let root = Dir::open(&settings.source).map_err(|e| FsError::domain(&e))?;
+        let chosen = settings.stage_dir.is_some() && !settings.read_only;
         let staging = settings.stage_dir.clone().unwrap_or_else(|| {
             settings
                 .source
                 .join(crate::namespace::PRIVATE_DIR)
                 .join("stage")
         });
+        let fresh = Fresh::new(staging, env.clone());
+        if chosen {
+            // Now, not at the first copy: whoever chose the directory is there to read of it.
+            fresh.file()?;
+        }
         let (invalidations, receiver) = unbounded_channel();
         let core = Arc::new(Core {
             settings: settings.clone(),
             catalog: Catalog::new(root, env.clone()),
             started: env.now(),
-            env: env.clone(),
+            env,
             inodes: Mutex::new(Inodes::new(Node::Dir(std::path::PathBuf::new()))),
             overlay: Mutex::default(),
             handles: Mutex::default(),
             outcomes: Mutex::default(),
             rendered: render::Cache::default(),
-            fresh: Fresh::new(staging, env),
+            fresh,
             passthrough: AtomicBool::new(false),
             invalidations,
             receiver: Mutex::new(Some(receiver)),
@@ -330,14 +336,13 @@ impl FileSystem for Fs {
 
     async fn write(
         &self,
-        ino: Ino,
+        _ino: Ino,
         fh: Fh,
         offset: u64,
         data: Bytes,
-        caller: Caller,
+        _caller: Caller,
     ) -> FsResult<u32> {
-        self.on(move |core| core.told(ino, caller, "WRITE", "", core.write(fh, offset, &data)))
-            .await
+        self.on(move |core| core.write(fh, offset, &data)).await
     }
 
     async fn flush(&self, _ino: Ino, fh: Fh, caller: Caller) -> FsResult<()> {

@@ -301,7 +301,7 @@ impl Core {
                     "the partition {} can't be renamed",
                     dir.trim_end_matches('/')
                 ),
-                "the name is the value of a column: change it with an UPDATE",
+                "the name is the value of a column: copy the rows into the other partition, then remove these",
             )),
             Node::Foreign(path) => Err(not_permitted(
                 format!(

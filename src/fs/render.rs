@@ -245,17 +245,29 @@ fn history(entries: &[HistoryEntry]) -> String {
                     let value = value
                         .as_str()
                         .map_or_else(|| value.to_string(), str::to_owned);
-                    let _ = write!(line, "  {name}={}", value.escape_debug());
+                    let _ = write!(line, "  {name}={}", one_line(&value));
                 }
             }
         }
         if let Some(text) = entry.info.text("userMetadata") {
-            let _ = write!(line, "  userMetadata={}", text.escape_debug());
+            let _ = write!(line, "  userMetadata={}", one_line(text));
         }
         out.push_str(&line);
         out.push('\n');
     }
     out
+}
+
+/// Text without line breaks and other control characters.
+fn one_line(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_control() {
+            c.escape_debug().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    text.chars().map(plain).collect()
 }
 
 fn history_jsonl(entries: &[HistoryEntry]) -> String {
@@ -292,6 +304,10 @@ fn readme(table: bool) -> String {
          to *.parquet; that rename is its commit. A copy that fails is kept in .delta/rejected with the reason.\n",
     );
     if !table {
+        out.push_str(
+            "\nHere, .delta/last is the outcome of your last operation in this directory, and .delta/rejected/ has the\n\
+             files that were refused, each with NAME.reason.\n",
+        );
         out.push_str(
             "\nEvery table has a control directory TABLE/.delta (reachable by name, not listed); start with\n\
              \x20 cat TABLE/.delta/README\n",
@@ -330,7 +346,9 @@ fn readme(table: bool) -> String {
     }
     out.push_str(
         "\nA line `-- userMetadata: TEXT` before the statement goes into the history. Read the verb's file or `last`\n\
-         for the result. `echo` reports errors; `printf` without a final newline runs at close, where shells do not.\n",
+         for the result. `echo` reports errors; `printf` without a final newline runs at close, where shells do not.\n\
+         A statement of several lines needs a here-document: `echo` and `printf` of a shell send each line as a statement\n\
+         of its own, and the first would run alone. Columns with odd names stand in back-ticks, text in single quotes.\n",
     );
     out
 }

@@ -63,7 +63,7 @@ impl Core {
             return self.verb_result(&mut state, Err(Box::new(ControlError::TooLong)), "");
         }
         state.pending.extend_from_slice(data);
-        if data.last() == Some(&b'\n') && !is_blank(&state.pending) {
+        if data.last() == Some(&b'\n') && !is_preamble(&state.pending) {
             return self.verb_run(&mut state);
         }
         Ok(())
@@ -130,6 +130,13 @@ impl Core {
             .note(&state.owner, state.uid, Some(state.verb), kept);
         result
     }
+}
+
+/// Nothing but blanks and comment lines, options among them: the statement is still to come.
+fn is_preamble(text: &[u8]) -> bool {
+    text.split(|b| *b == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .all(|l| l.is_empty() || l.starts_with(b"--"))
 }
 
 /// Nothing but blanks: no statement, and no error either (`: > ctl/delete`, an editor's empty save).

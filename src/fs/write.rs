@@ -25,7 +25,9 @@ impl Core {
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
                 let _settling = stage.settle();
-                stage.write(offset, data, &self.env, &self.fresh)?;
+                stage
+                    .write(offset, data, &self.env, &self.fresh)
+                    .map_err(|e| self.refused(&stage, stage.uid, e))?;
                 Ok(written)
             }
             Handle::Verb(verb) => {

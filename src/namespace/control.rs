@@ -98,7 +98,7 @@ impl Control {
         }
     }
 
-    /// The fixed entries below; `table` says whether the control directory is a table's or the root's.
+    /// The fixed entries below; `table` says whether the control directory is a table's or a plain directory's.
     pub fn children(&self, table: bool) -> Vec<(&'static str, Control)> {
         match self {
             Control::Dir if table => vec![
@@ -114,7 +114,11 @@ impl Control {
                 ("rejected", Control::Rejected),
                 ("raw", Control::Raw(PathBuf::new())),
             ],
-            Control::Dir => vec![("README", Control::Readme)],
+            Control::Dir => vec![
+                ("README", Control::Readme),
+                ("last", Control::Last),
+                ("rejected", Control::Rejected),
+            ],
             Control::Ctl => Verb::ALL
                 .iter()
                 .map(|v| (v.name(), Control::Verb(*v)))

@@ -111,9 +111,7 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
                 serde_json::json!(base.partition_columns()).to_string(),
             ),
         ];
-        if replaced.is_some() {
-            parameters.push(("file", request.name.to_owned()));
-        }
+        parameters.push(("file", request.name.to_owned()));
         Ok(Some(Staged {
             actions,
             operation: Operation {
