@@ -135,6 +135,14 @@ impl Fs {
     }
 }
 
+impl Fs {
+    /// Runs short work on this thread, of which the runtime takes its other tasks away meanwhile: a change of
+    /// threads costs more than the copy of a request's bytes.
+    fn here<T>(&self, work: impl FnOnce(&Core) -> FsResult<T>) -> FsResult<T> {
+        tokio::task::block_in_place(|| work(&self.core))
+    }
+}
+
 impl Core {
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
         self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -331,7 +339,7 @@ impl FileSystem for Fs {
     }
 
     async fn read(&self, _ino: Ino, fh: Fh, offset: u64, size: u32) -> FsResult<Bytes> {
-        self.on(move |core| core.read(fh, offset, size)).await
+        self.here(|core| core.read(fh, offset, size))
     }
 
     async fn write(
@@ -342,7 +350,7 @@ impl FileSystem for Fs {
         data: Bytes,
         _caller: Caller,
     ) -> FsResult<u32> {
-        self.on(move |core| core.write(fh, offset, &data)).await
+        self.here(|core| core.write(fh, offset, &data))
     }
 
     async fn flush(&self, _ino: Ino, fh: Fh, caller: Caller) -> FsResult<()> {
