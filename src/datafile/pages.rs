@@ -22,6 +22,9 @@ pub(crate) fn check_pages(file: &File, metadata: &ParquetMetaData) -> Result<(),
         .map_err(|e| DataFileError::io("reading", e))?;
     let input = Arc::new(Positioned::new(copy).map_err(|e| DataFileError::io("reading", e))?);
     for group in metadata.row_groups() {
+        if group.num_rows() == 0 {
+            continue;
+        }
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
         for chunk in group.columns() {
             let damaged = |reason: String| DataFileError::Page {

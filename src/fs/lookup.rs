@@ -24,8 +24,14 @@ pub(super) enum DirKind {
 }
 
 impl Core {
-    pub(super) fn lookup(&self, parent: Ino, name: &OsStr) -> FsResult<Entry> {
-        let node = self.child(&self.node(parent)?, name)?;
+    pub(super) fn lookup(&self, parent: Ino, name: &OsStr, pid: u32) -> FsResult<Entry> {
+        let parent = self.node(parent)?;
+        if let Ok(place) = self.place_of(&parent)
+            && let Some(stage) = self.overlay().kept(&place, name, pid)
+        {
+            return self.entry(Node::Staged(stage));
+        }
+        let node = self.child(&parent, name)?;
         self.entry(node)
     }
 
@@ -310,8 +316,24 @@ impl Core {
         if value.as_ref().is_some_and(|v| v.contains('\0')) {
             return None;
         }
-        (found == *column && partition::dir_name(column, value.as_deref()) == name)
+        // One spelling of a value, or two directories would be one partition.
+        let field = snapshot.schema().field(column)?;
+        partition::parse_value(value.as_deref(), &field.data_type).ok()?;
+        (found == *column && Self::canonical_dir(snapshot, column, name).is_none())
             .then_some((found, value))
+    }
+
+    /// How the directory of a partition is spelled that `name` means in another way.
+    pub(super) fn canonical_dir(snapshot: &Snapshot, column: &str, name: &str) -> Option<String> {
+        let (found, value) = partition::parse_dir(name)?;
+        let field = snapshot
+            .schema()
+            .field(column)
+            .filter(|_| found == column)?;
+        let typed = partition::parse_value(value.as_deref(), &field.data_type).ok()?;
+        let canonical = partition::format_value(&typed).ok()?;
+        let spelled = partition::dir_name(column, canonical.as_deref());
+        (spelled != name).then_some(spelled)
     }
 
     /// The partition values that the visible directory `dir` stands for, by logical column.

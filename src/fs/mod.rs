@@ -248,8 +248,16 @@ fn domain(failure: &dyn Failure) -> FsError {
 
 impl FileSystem for Fs {
     async fn lookup(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<Entry> {
-        self.on(move |core| core.told(parent, caller, "LOOKUP", &name, core.lookup(parent, &name)))
-            .await
+        self.on(move |core| {
+            core.told(
+                parent,
+                caller,
+                "LOOKUP",
+                &name,
+                core.lookup(parent, &name, caller.pid),
+            )
+        })
+        .await
     }
 
     fn forget(&self, ino: Ino, count: u64) {
@@ -276,8 +284,16 @@ impl FileSystem for Fs {
     }
 
     async fn mkdir(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<Entry> {
-        self.on(move |core| core.told(parent, caller, "MKDIR", &name, core.mkdir(parent, &name)))
-            .await
+        self.on(move |core| {
+            core.told(
+                parent,
+                caller,
+                "MKDIR",
+                &name,
+                core.mkdir(parent, &name, caller),
+            )
+        })
+        .await
     }
 
     async fn unlink(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
@@ -381,7 +397,7 @@ impl FileSystem for Fs {
 
     async fn lookup_listed(&self, dir: Ino, item: &DirItem, _caller: Caller) -> Option<Entry> {
         let name = item.name.clone();
-        self.on(move |core| core.lookup(dir, &name)).await.ok()
+        self.on(move |core| core.lookup(dir, &name, 0)).await.ok()
     }
 
     async fn releasedir(&self, fh: Fh) {

@@ -12,9 +12,19 @@ use crate::env::Millis;
 /// elsewhere, or before the kernel has come back for a replacement.
 const GRACE_MS: Millis = 2000;
 
+#[derive(Debug)]
+struct Reserved {
+    stage: Arc<Stage>,
+    /// The thread.
+    pid: u32,
+    since: Millis,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
     staged: BTreeMap<Place, BTreeMap<OsString, Arc<Stage>>>,
+    /// Files that a thread has been told to look for again, in the middle of its open: nobody else finds them.
+    reserved: Vec<Reserved>,
     /// Made by mkdir, or emptied by rm: `(table, a=1/)`.
     dirs: BTreeSet<(PathBuf, String)>,
 }
@@ -26,16 +36,37 @@ impl Overlay {
         let visible = {
             let state = stage.state();
             match state.phase {
-                // A replacement that nobody came to write is none.
-                Phase::Open if state.replaces.is_some() && state.writers == 0 && !state.dirty => {
-                    now.saturating_sub(state.modified) < GRACE_MS
-                }
                 Phase::Open => true,
                 Phase::Scattered(since) => now.saturating_sub(since) < GRACE_MS,
                 Phase::Committed(_) | Phase::Gone => false,
             }
         };
         visible.then(|| Arc::clone(stage))
+    }
+
+    /// Keeps a file for the thread that comes back for it.
+    pub(super) fn reserve(&mut self, stage: &Arc<Stage>, pid: u32, now: Millis) {
+        self.reserved
+            .retain(|r| r.pid != pid && now.saturating_sub(r.since) < GRACE_MS);
+        self.reserved.push(Reserved {
+            stage: Arc::clone(stage),
+            pid,
+            since: now,
+        });
+    }
+
+    /// The file that is kept for a thread under that name. The kernel looks twice before it opens.
+    pub(super) fn kept(&self, place: &Place, name: &OsStr, pid: u32) -> Option<Arc<Stage>> {
+        let mine = |r: &Reserved| r.pid == pid && r.stage.place == *place && r.stage.name() == name;
+        self.reserved
+            .iter()
+            .find(|r| mine(r))
+            .map(|r| Arc::clone(&r.stage))
+    }
+
+    /// Its thread has come for it.
+    pub(super) fn hand_over(&mut self, stage: &Arc<Stage>) {
+        self.reserved.retain(|r| !Arc::ptr_eq(&r.stage, stage));
     }
 
     pub(super) fn insert(&mut self, stage: &Arc<Stage>) -> Option<Arc<Stage>> {
@@ -72,9 +103,7 @@ impl Overlay {
             .iter()
             .filter(|(name, stage)| {
                 let state = stage.state();
-                matches!(state.phase, Phase::Open)
-                    && state.replaces.is_none()
-                    && (!is_data(name) || !state.dirty)
+                matches!(state.phase, Phase::Open) && (!is_data(name) || !state.dirty)
             })
             .map(|(_, stage)| Arc::clone(stage))
             .collect()
@@ -91,7 +120,7 @@ impl Overlay {
         })
     }
 
-    /// Takes out what was only shown for a moment's grace, and what nobody came to write.
+    /// Takes out what was only shown for a moment's grace.
     pub(super) fn expired(&mut self, now: Millis) -> Vec<Arc<Stage>> {
         let mut expired = Vec::new();
         for names in self.staged.values_mut() {
@@ -100,12 +129,7 @@ impl Overlay {
                     let state = stage.state();
                     match state.phase {
                         Phase::Scattered(since) => now.saturating_sub(since) >= GRACE_MS,
-                        Phase::Open => {
-                            state.replaces.is_some()
-                                && state.writers == 0
-                                && !state.dirty
-                                && now.saturating_sub(state.modified) >= GRACE_MS
-                        }
+                        Phase::Open => false,
                         Phase::Committed(_) | Phase::Gone => true,
                     }
                 };

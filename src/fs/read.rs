@@ -119,7 +119,7 @@ impl Core {
             if flags.write {
                 let (table, snapshot) = self.table(owner)?;
                 snapshot.check_write().map_err(|e| domain(&e))?;
-                let state = VerbHandle::new(*verb, owner.to_owned(), table, caller.uid);
+                let state = VerbHandle::new(*verb, owner.to_owned(), table, caller);
                 let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
                 return Ok(Opened {
                     fh: self.handles().open(state),
@@ -228,7 +228,8 @@ impl Core {
         if flags.truncate && busy {
             // Somebody else has it open to write it. Two files make two commits, each of one writer's
             // bytes; one file would be a mixture.
-            self.stage_anew(stage, caller)?;
+            let own = self.stage_anew(stage, caller)?;
+            self.overlay().reserve(&own, caller.pid, self.env.now());
             return Err(FsError::Stale);
         }
         if flags.truncate {
@@ -240,6 +241,14 @@ impl Core {
     /// Counts a writer of a staged file.
     fn join(&self, stage: &Arc<Stage>, caller: Caller) -> FsResult<Opened> {
         let opener = process_of(caller.pid);
+        // A file that takes the place of a live one stays private: the name stands for the live one until then.
+        let replaces = stage.state().replaces.is_some();
+        let mut overlay = self.overlay();
+        overlay.hand_over(stage);
+        if !replaces {
+            overlay.insert(stage);
+        }
+        drop(overlay);
         {
             let mut state = stage.state();
             state.writers += 1;
@@ -273,7 +282,6 @@ impl Core {
             &self.env,
         ));
         stage.state().sequential = None;
-        self.overlay().insert(&stage);
         Ok(stage)
     }
 
@@ -293,7 +301,8 @@ impl Core {
         if flags.read && !flags.truncate {
             return Err(super::stage::random_write());
         }
-        self.overwrite(table, snapshot, live, caller)?;
+        let stage = self.overwrite(table, snapshot, live, caller)?;
+        self.overlay().reserve(&stage, caller.pid, self.env.now());
         Err(FsError::Stale)
     }
 
@@ -327,7 +336,6 @@ impl Core {
             caller,
             &self.env,
         ));
-        self.overlay().insert(&stage);
         Ok(stage)
     }
 
@@ -384,7 +392,6 @@ impl Core {
             caller,
             &self.env,
         ));
-        self.overlay().insert(&stage);
         let opened = self.open_for_writing(&stage, flags, caller)?;
         let entry = self.entry(Node::Staged(stage))?;
         Ok((entry, opened))
@@ -433,7 +440,11 @@ impl Core {
                 "make a directory for a new table: mkdir NAME; cp FILE.parquet NAME/",
             ));
         }
-        if !self.plain_entries(path)?.is_empty() {
+        if self
+            .plain_entries(path)?
+            .iter()
+            .any(|(name, _)| !is_stored_name(name))
+        {
             return Err(not_permitted(
                 format!(
                     "{} holds other things and can't become a table",
@@ -467,6 +478,12 @@ impl Core {
             Handle::Verb(verb) => Ok(slice(&super::verb::answer(&verb), offset, size)),
         }
     }
+}
+
+/// A data file of ours without a log yet: another mount is in the middle of creating the table.
+fn is_stored_name(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("part-0") && name.ends_with("-c000.snappy.parquet")
 }
 
 /// Opens the stored bytes of a live file.

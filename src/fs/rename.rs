@@ -80,7 +80,16 @@ impl Core {
         caller: Caller,
     ) -> FsResult<()> {
         let before = table.snapshot();
-        let report = ops::remove(table, &live.path);
+        let report = match ops::remove(table, &live.path) {
+            // Somebody has put another file under the name: the name is what was meant.
+            Err(OpError::Gone(_)) if table.snapshot().named(&live.visible).is_some() => {
+                match table.snapshot().named(&live.visible) {
+                    Some(now) => ops::remove(table, &now.path),
+                    None => Err(OpError::Gone(live.visible.to_string())),
+                }
+            }
+            other => other,
+        };
         self.note(path, caller, "DELETE", &live.visible, &report);
         let report = report.map_err(|e| match e {
             OpError::Gone(_) => FsError::NotFound,
@@ -126,7 +135,7 @@ impl Core {
         self.maybe_checkpoint(path, report.snapshot.as_ref());
     }
 
-    pub(super) fn mkdir(&self, parent: Ino, name: &OsStr) -> FsResult<Entry> {
+    pub(super) fn mkdir(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<Entry> {
         self.writable()?;
         let parent = self.node(parent)?;
         match self.child(&parent, name) {
@@ -149,6 +158,15 @@ impl Core {
                         .root()
                         .create_dir(&child)
                         .map_err(|e| domain(&e))?;
+                    // Only root can give a directory away; others own what they make.
+                    let given = self
+                        .catalog
+                        .root()
+                        .sub(&child)
+                        .and_then(|d| d.give_to(caller.uid, caller.gid));
+                    if let Err(error) = given {
+                        tracing::debug!(%error, "the directory keeps the daemon's owner");
+                    }
                     return self.entry(Node::Dir(child));
                 }
                 DirKind::Table(..) => (path.clone(), String::new()),
@@ -168,6 +186,16 @@ impl Core {
             let depth = dir.matches('/').count();
             let hint = match snapshot.partition_columns().get(depth) {
                 Some(column) => {
+                    let spelled = Self::canonical_dir(&snapshot, column, text);
+                    if let Some(spelled) = spelled {
+                        return Err(not_permitted(
+                            format!(
+                                "{} is not how this table spells the partition",
+                                name.display()
+                            ),
+                            &format!("the directory is named {spelled}"),
+                        ));
+                    }
                     format!(
                         "here a directory is named {}=VALUE",
                         crate::schema::partition::escape_dir(column)

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::outcome::Outcome;
-use super::{Core, FsResult, domain};
+use super::stage::{is_killed, process_of};
+use super::{Caller, Core, FsError, FsResult, domain};
 use crate::control::{ControlError, Statement};
 use crate::error::Failure;
 use crate::namespace::Verb;
@@ -21,18 +22,24 @@ pub(super) struct VerbHandle {
     table: Arc<Table>,
     uid: u32,
     pending: Vec<u8>,
+    /// The process that opened it: only its close says that the statement is whole.
+    opener: Option<u32>,
+    /// What became of a statement that was refused, for the close as well.
+    failure: Option<FsError>,
     /// Set once: whatever follows is not run.
     answer: Option<Bytes>,
 }
 
 impl VerbHandle {
-    pub(super) fn new(verb: Verb, owner: PathBuf, table: Arc<Table>, uid: u32) -> Self {
+    pub(super) fn new(verb: Verb, owner: PathBuf, table: Arc<Table>, caller: Caller) -> Self {
         VerbHandle {
             verb,
             owner,
             table,
-            uid,
+            uid: caller.uid,
             pending: Vec::new(),
+            opener: process_of(caller.pid),
+            failure: None,
             answer: None,
         }
     }
@@ -70,9 +77,22 @@ impl Core {
     }
 
     /// Runs what a handle has been given without a final newline.
-    pub(super) fn verb_flush(&self, verb: &Mutex<VerbHandle>) -> FsResult<()> {
+    pub(super) fn verb_flush(&self, verb: &Mutex<VerbHandle>, caller: Caller) -> FsResult<()> {
         let mut state = lock(verb);
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
         if state.answer.is_some() || is_blank(&state.pending) {
+            return Ok(());
+        }
+        // A child that inherited the descriptor closes its copy in the middle of the statement, and so does whoever
+        // is killed: what is half written is nobody's wish.
+        let process = process_of(caller.pid);
+        if process.is_some() && state.opener.is_some() && process != state.opener {
+            return Ok(());
+        }
+        if is_killed(caller.pid) {
+            state.pending.clear();
             return Ok(());
         }
         self.verb_run(&mut state)
@@ -126,6 +146,7 @@ impl Core {
             }
         };
         state.answer = Some(kept.text.clone());
+        state.failure = result.as_ref().err().cloned();
         self.outcomes()
             .note(&state.owner, state.uid, Some(state.verb), kept);
         result

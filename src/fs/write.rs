@@ -44,7 +44,7 @@ impl Core {
     pub(super) fn flush(&self, fh: Fh, caller: Caller) -> FsResult<()> {
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => self.settle(&stage, caller),
-            Handle::Verb(verb) => self.verb_flush(&verb),
+            Handle::Verb(verb) => self.verb_flush(&verb, caller),
             Handle::Stage { write: false, .. }
             | Handle::Dir(_)
             | Handle::File(_)
@@ -64,7 +64,7 @@ impl Core {
                     Err(e) => Err(io_error("fsync", &e)),
                 }
             }
-            Handle::Verb(verb) => self.verb_flush(&verb),
+            Handle::Verb(verb) => self.verb_flush(&verb, caller),
             Handle::Stage { write: false, .. }
             | Handle::Dir(_)
             | Handle::File(_)

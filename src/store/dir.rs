@@ -530,6 +530,15 @@ impl Dir {
         }
     }
 
+    /// Makes it somebody's.
+    ///
+    /// # Errors
+    /// When the process may not give files away.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), StoreError> {
+        std::os::unix::fs::fchown(&self.0.fd, Some(uid), Some(gid))
+            .map_err(|e| self.io("chown", Path::new(""), e))
+    }
+
     /// The numbers that identify the directory on this machine.
     ///
     /// # Errors
