@@ -46,6 +46,10 @@ cases!("delete":
     delete_during_appends,
     deleted_file_is_refused_until_the_logical_view,
     interrupted,
+    half_a_statement_is_not_run_by_a_child,
+    half_a_statement_of_a_killed_writer_is_dropped,
+    options_by_echo,
+    quoted_columns_refused,
 );
 
 pub(crate) const CTL: &str = "mnt/t/.delta/ctl/delete";
@@ -669,4 +673,47 @@ fn interrupted(cx: &Cx) {
         "one row a version"
     );
     assert!((5..10).all(|id| left.contains(&id)));
+}
+
+/// `$(…)` closes its copy of the descriptor in the middle of the statement.
+fn half_a_statement_is_not_run_by_a_child(cx: &Cx) {
+    let t = target(cx);
+    cx.sh(&format!(
+        "{{ printf 'id >= 0 '; x=$(date +%s); printf 'AND id < 3\\n'; }} > {CTL}"
+    ))
+    .ok();
+    t.holds(1, 3..10);
+}
+
+fn half_a_statement_of_a_killed_writer_is_dropped(cx: &Cx) {
+    let t = target(cx);
+    for signal in ["KILL", "TERM", "INT"] {
+        cx.sh(&format!(
+            "bash -c '{{ printf \"id >= 0 \"; kill -{signal} $$; while :; do :; done; }} > {CTL}' || true"
+        ))
+        .ok();
+    }
+    t.holds(0, 0..10);
+}
+
+/// bash sends the option line as a write of its own.
+fn options_by_echo(cx: &Cx) {
+    let t = target(cx);
+    cx.sh(&format!("echo '-- userMetadata: ticket 7\nid = 3' > {CTL}"))
+        .ok();
+    t.holds(1, (0..10).filter(|id| *id != 3));
+    assert_eq!(t.table.commit_info(1)["userMetadata"], "ticket 7");
+}
+
+/// Text in Spark, a column elsewhere: all rows would go.
+fn quoted_columns_refused(cx: &Cx) {
+    let t = target(cx);
+    cx.sh(&format!("echo '\"name\" <> 1' > {CTL}"))
+        .fails(EINVAL);
+    assert!(
+        cx.sh("cat mnt/t/.delta/last")
+            .ok()
+            .contains("also the name of a column")
+    );
+    t.holds(0, 0..10);
 }

@@ -19,6 +19,9 @@ cases!("remove":
     rename_of_a_directory,
     data_stays_on_disk,
     removed_behind_our_back,
+    overwrites_at_once_are_one_writers_each,
+    readers_of_an_overwritten_file_keep_the_old_one,
+    rm_of_what_another_mount_has_replaced,
 );
 
 fn rm_removes_the_rows(cx: &Cx) {
@@ -184,4 +187,56 @@ fn removed_behind_our_back(cx: &Cx) {
     cx.sh("cmp in/x.parquet mnt/t/x.parquet; ls -l mnt/t; rm mnt/t/base.parquet")
         .ok();
     assert_eq!(t.table.ids(), (100..110).collect::<Vec<_>>());
+}
+
+/// Sixteen writers of one name: each succeeds, and what stays is whole and one writer's.
+fn overwrites_at_once_are_one_writers_each(cx: &Cx) {
+    let t = target(cx);
+    for i in 1..=16 {
+        cx.input(
+            &format!("w{i}.parquet"),
+            &orders(i * 1000..i * 1000 + 500 + i),
+        );
+    }
+    cx.sh(
+        "pids=; for i in $(seq 16); do cp in/w$i.parquet mnt/t/base.parquet & pids=\"$pids $!\"; done
+        for p in $pids; do wait $p; done",
+    )
+    .ok();
+    let ids = t.table.ids();
+    let writer = ids[0] / 1000;
+    assert_eq!(
+        ids,
+        (writer * 1000..writer * 1000 + 500 + writer).collect::<Vec<_>>()
+    );
+    assert_eq!(cx.sh("ls -A mnt/t").ok(), "base.parquet\n");
+}
+
+fn readers_of_an_overwritten_file_keep_the_old_one(cx: &Cx) {
+    let t = target(cx);
+    cx.input("x.parquet", &orders(100..900));
+    cx.sh("$PY -c \"
+import mmap, os
+path, old, new = 'mnt/t/base.parquet', open('mnt/t/base.parquet', 'rb').read(), open('in/x.parquet', 'rb').read()
+w = os.open(path, os.O_WRONLY | os.O_TRUNC)
+os.write(w, new[:500])
+r = open(path, 'rb')
+assert os.fstat(r.fileno()).st_size == len(old)
+m = mmap.mmap(r.fileno(), 0, prot=mmap.PROT_READ)
+os.write(w, new[500:])
+os.close(w)
+assert r.read() == old and m[:] == old and os.fstat(r.fileno()).st_size == len(old)
+assert open(path, 'rb').read() == new and os.stat(path).st_size == len(new)
+\"")
+    .ok();
+    t.holds(1, 100..900);
+}
+
+/// The other mount has not looked yet: the name is what is meant.
+fn rm_of_what_another_mount_has_replaced(cx: &Cx) {
+    let t = target(cx);
+    let _other = cx.mount_at("wh", "other", &["--refresh", "60000"]);
+    cx.input("x.parquet", &orders(100..110));
+    cx.sh("stat other/t/base.parquet > out; cp in/x.parquet mnt/t/base.parquet; rm other/t/base.parquet").ok();
+    assert_eq!(t.table.ids(), Vec::<i64>::new());
 }
