@@ -83,10 +83,7 @@ impl Core {
     /// The outcome of the last operation of a user, or of anybody.
     pub(super) fn last(&self, owner: &Path, uid: Option<u32>) -> Content {
         let outcomes = self.outcomes();
-        match outcomes
-            .last(owner, uid)
-            .or_else(|| outcomes.last(owner, None))
-        {
+        match outcomes.last(owner, uid) {
             Some(Outcome { text, at }) => Content {
                 text: text.clone(),
                 mtime_ms: *at,
