@@ -40,6 +40,7 @@ cases!("load":
     lost_race_is_no_failure,
     appends_stay_fast,
     many_scratch_files_open,
+    full_disk,
 );
 
 /// The issue's measure: 300 appends, 8 processes, 2 mounts; every one in, versions contiguous (D8).
@@ -530,4 +531,36 @@ for f in files: f.close()");
     assert!(!ran.err.contains(EBUSY), "{ran}");
     ran.ok();
     t.holds(1, base_and(100..110));
+}
+
+/// No room is an error of the copy that found none; nothing of it stays to take up what is left.
+fn full_disk(cx: &Cx) {
+    cx.sh("mkdir small && mount -t tmpfs -o size=8m none small && mkdir small/w")
+        .ok();
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        cx.input("big.parquet", &orders(0..1_000_000));
+        cx.input("x.parquet", &orders(0..10));
+        let m = cx.mount_at("small/w", "mnt", &[]);
+        cx.sh("mkdir mnt/t; cp in/x.parquet mnt/t/").ok();
+        for _ in 0..3 {
+            cx.sh("cp in/big.parquet mnt/t/")
+                .fails("No space left on device");
+            assert!(cx.sh("cat mnt/t/.delta/last").ok().contains("no_space"));
+            cx.eventually("the room is free again", || {
+                cx.sh("cp in/x.parquet mnt/t/").succeeded()
+            });
+        }
+        cx.sh("echo 'id = 3' > mnt/t/.delta/ctl/delete; test -z \"$(ls mnt/t/.delta/rejected)\"")
+            .ok();
+        let table = crate::table::Table::at(cx.path("small/w/t"));
+        assert_eq!(
+            table.ids(),
+            (0..10).filter(|id| *id != 3).collect::<Vec<_>>()
+        );
+        m.umount();
+    }));
+    cx.sh("umount -l small").ok();
+    if let Err(panic) = ran {
+        std::panic::resume_unwind(panic);
+    }
 }
