@@ -11,6 +11,7 @@ mod normal;
 mod prune;
 mod resolve;
 mod session;
+mod spelling;
 mod typing;
 
 pub use constraint::Constraints;

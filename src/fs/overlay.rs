@@ -122,6 +122,8 @@ impl Overlay {
 
     /// Takes out what was only shown for a moment's grace.
     pub(super) fn expired(&mut self, now: Millis) -> Vec<Arc<Stage>> {
+        self.reserved
+            .retain(|r| now.saturating_sub(r.since) < GRACE_MS);
         let mut expired = Vec::new();
         for names in self.staged.values_mut() {
             names.retain(|_, stage| {

@@ -175,18 +175,12 @@ impl Core {
             )
         };
         match (phase, replaces) {
-            (Phase::Gone, _) => Err(FsError::Stale),
+            // Until a replacement is committed, the name stands for the live file, which has an inode of its own.
+            (Phase::Gone, _) | (Phase::Open, Some(_)) => Err(FsError::Stale),
             // The inode went on as a data file; only a handle from before can still ask for the stage.
             (Phase::Committed(live), _) => {
                 let (table, snapshot) = self.table(&stage.place.table)?;
                 self.open_data(&snapshot, &table, &live)
-            }
-            // Until it is committed, readers of the name see the rows that are in the table.
-            (Phase::Open, Some(old)) => {
-                let (table, snapshot) = self.table(&stage.place.table)?;
-                let mut opened = self.open_data(&snapshot, &table, &old)?;
-                opened.io = Io::Direct;
-                Ok(opened)
             }
             (Phase::Open | Phase::Scattered(_), _) => {
                 let fh = self.handles().open(Handle::File(file));

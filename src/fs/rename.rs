@@ -22,7 +22,7 @@ impl Core {
         self.writable()?;
         let parent = self.node(parent)?;
         match self.child(&parent, name)? {
-            Node::Staged(stage) => self.unlink_stage(&stage, name, caller),
+            Node::Staged(stage) => self.unlink_stage(&stage, name),
             Node::Data {
                 table,
                 handle,
@@ -47,29 +47,20 @@ impl Core {
         }
     }
 
-    /// Removing the name of a file that is being written: its bytes are dropped, and a live file that it would
-    /// have replaced goes, since that is what the name stands for.
-    fn unlink_stage(&self, stage: &Arc<Stage>, name: &OsStr, caller: Caller) -> FsResult<()> {
+    /// Removing the name of a file that is being written: its bytes are dropped, whatever is still written to it.
+    fn unlink_stage(&self, stage: &Arc<Stage>, name: &OsStr) -> FsResult<()> {
         let _settling = stage.settle();
-        let replaces = {
+        {
             let mut state = stage.state();
             match state.phase {
                 Phase::Committed(_) => return Err(FsError::Stale),
                 // Its rows are under other names: there is nothing of this name.
                 Phase::Scattered(_) | Phase::Gone => return Err(FsError::NotFound),
-                Phase::Open => {}
+                Phase::Open => state.phase = Phase::Gone,
             }
-            state.phase = Phase::Gone;
-            state.replaces.take()
-        };
-        self.overlay().remove(stage, name);
-        match replaces {
-            Some(live) => {
-                let (table, _) = self.table(&stage.place.table)?;
-                self.remove_live(&stage.place.table, &table, &live, caller)
-            }
-            None => Ok(()),
         }
+        self.overlay().remove(stage, name);
+        Ok(())
     }
 
     fn remove_live(
@@ -80,15 +71,12 @@ impl Core {
         caller: Caller,
     ) -> FsResult<()> {
         let before = table.snapshot();
-        let report = match ops::remove(table, &live.path) {
+        let report = ops::remove(table, &live.path);
+        let now = table.snapshot();
+        let report = match (report, now.named(&live.visible)) {
             // Somebody has put another file under the name: the name is what was meant.
-            Err(OpError::Gone(_)) if table.snapshot().named(&live.visible).is_some() => {
-                match table.snapshot().named(&live.visible) {
-                    Some(now) => ops::remove(table, &now.path),
-                    None => Err(OpError::Gone(live.visible.to_string())),
-                }
-            }
-            other => other,
+            (Err(OpError::Gone(_)), Some(other)) => ops::remove(table, &other.path),
+            (report, _) => report,
         };
         self.note(path, caller, "DELETE", &live.visible, &report);
         let report = report.map_err(|e| match e {

@@ -170,6 +170,9 @@ impl Stage {
             let mut state = self.state();
             if let Some(next) = state.sequential {
                 if offset != next {
+                    // What was written before it is not what was meant, either: no part of it is committed.
+                    state.broken = true;
+                    state.failure = Some(random_write());
                     return Err(random_write());
                 }
                 state.sequential = Some(next.saturating_add(data.len() as u64));
@@ -195,7 +198,13 @@ impl Stage {
             match phase {
                 Phase::Committed(_) => return self.restart(None, env, fresh),
                 Phase::Scattered(_) => return Err(scattered()),
-                Phase::Open | Phase::Gone => self.state().sequential = None,
+                Phase::Open | Phase::Gone => {
+                    // Emptied: what went wrong before has gone with the bytes.
+                    let mut state = self.state();
+                    state.sequential = None;
+                    state.broken = false;
+                    state.failure = None;
+                }
             }
         }
         {
@@ -215,7 +224,6 @@ impl Stage {
             .map_err(|e| io_error("truncating", &e))?;
         let mut state = self.state();
         state.dirty = true;
-        state.broken = state.broken && size > 0;
         state.modified = env.now();
         Ok(())
     }

@@ -649,3 +649,63 @@ fn a_checkpoint_has_the_time_of_its_version() {
     assert_eq!(again.metadata(), snapshot.metadata());
     assert_eq!(again.protocol(), snapshot.protocol());
 }
+
+#[test]
+fn a_write_that_was_refused_is_not_half_committed() {
+    let w = World::new();
+    w.run(async |fs| {
+        let t = table_dir(fs).await;
+        put(fs, t, "x.parquet", parquet(0..10, false))
+            .await
+            .unwrap();
+        // Not emptied first, as rsync --inplace: only from the start, in order.
+        let flags = OpenFlags {
+            truncate: false,
+            ..WRITE
+        };
+        let live = look(fs, t, "x.parquet").await.unwrap();
+        assert_eq!(
+            fs.open(live, flags, CALLER).await.err(),
+            Some(FsError::Stale)
+        );
+        let ino = look(fs, t, "x.parquet").await.unwrap();
+        let fh = fs.open(ino, flags, CALLER).await.unwrap().fh;
+        let whole = parquet(0..20, false);
+        fs.write(ino, fh, 0, whole.clone(), CALLER).await.unwrap();
+        let error = fs
+            .write(ino, fh, 7, Bytes::from_static(b"x"), CALLER)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), crate::error::Kind::Denied);
+        assert!(fs.flush(ino, fh, CALLER).await.is_err());
+        assert_eq!((w.rows(), w.log().len()), (10, 1));
+        // Emptied, it can start again.
+        let empty = SetAttr {
+            size: Some(0),
+            ..SetAttr::default()
+        };
+        fs.setattr(ino, Some(fh), empty, CALLER).await.unwrap();
+        fs.write(ino, fh, 0, whole, CALLER).await.unwrap();
+        fs.flush(ino, fh, CALLER).await.unwrap();
+        fs.release(ino, fh).await;
+        assert_eq!((w.rows(), w.log().len(), w.files().len()), (20, 2, 1));
+    });
+}
+
+#[test]
+fn holes_and_garbage_between_magic_and_footer_are_refused() {
+    let w = World::new();
+    w.run(async |fs| {
+        let t = table_dir(fs).await;
+        put(fs, t, "x.parquet", parquet(0..10, false))
+            .await
+            .unwrap();
+        for byte in [0, 0xff] {
+            let mut body = parquet(0..1000, false).to_vec();
+            body[4..60].fill(byte);
+            let error = put(fs, t, "hole.parquet", body.into()).await.unwrap_err();
+            assert_eq!(error.kind(), crate::error::Kind::Invalid, "{error}");
+        }
+    });
+    assert_eq!((w.rows(), w.log().len()), (10, 1));
+}

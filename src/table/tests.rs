@@ -256,3 +256,31 @@ fn the_pointer_to_a_checkpoint_does_not_go_back() {
     );
     assert_eq!(fallen_back.totals(), new.totals());
 }
+
+#[test]
+fn only_old_temporary_files_of_ours_are_swept() {
+    let made = Made::new();
+    let log = made.guard.path().join(LOG_DIR);
+    let env = Env::real();
+    let hours_ago = |hours: u64| {
+        std::time::UNIX_EPOCH
+            + std::time::Duration::from_millis(
+                u64::try_from(env.now()).unwrap() - hours * 3_600_000,
+            )
+    };
+    for (name, hours) in [
+        (".deltafs-old.tmp", 2),
+        (".deltafs-new.tmp", 0),
+        ("_commit_1.json.tmp", 9),
+    ] {
+        let file = std::fs::File::create(log.join(name)).unwrap();
+        file.set_modified(hours_ago(hours)).unwrap();
+    }
+    Table::open(Dir::open(made.guard.path()).unwrap(), env.clone())
+        .unwrap()
+        .sweep();
+    let left = |name: &str| log.join(name).exists();
+    assert!(!left(".deltafs-old.tmp"));
+    assert!(left(".deltafs-new.tmp") && left("_commit_1.json.tmp"));
+    assert!(left(&LogName::commit(0)));
+}
