@@ -1,6 +1,7 @@
 //! The command line: what the user says becomes settings, what comes of it becomes an exit status.
 
 mod daemon;
+mod files;
 mod log;
 mod mount;
 mod options;
@@ -55,6 +56,8 @@ enum Command {
     /// List the mounts of deltafs and whether they answer.
     #[command(after_help = EXIT_CODES)]
     Status(status::StatusArgs),
+    /// List the live data files of a table, or those that a predicate keeps.
+    Files(files::FilesArgs),
 }
 
 /// Why a command failed, in words for the user.
@@ -111,6 +114,7 @@ where
             Command::Mount(args) => mount::run(args, make_fs),
             Command::Umount(args) => umount::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Files(args) => files::run(&args, &Env::real()),
         };
         (Cli::try_parse_from(&arguments).map(run), 1)
     };

@@ -9,6 +9,11 @@ pub(super) fn line(text: &str) {
     drop(writeln!(io::stdout().lock(), "{text}"));
 }
 
+/// Text as it is. A reader that has gone away is no error.
+pub(super) fn text(text: &str) {
+    drop(io::stdout().lock().write_all(text.as_bytes()));
+}
+
 /// What went wrong, and the way out.
 pub(super) fn error(error: &CliError) {
     let mut stderr = io::stderr().lock();

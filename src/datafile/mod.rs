@@ -34,5 +34,7 @@ pub use layout::{Location, location, new_file_name};
 pub use prepare::{Bytes, Prepared, PreparedFile, RowCheck, prepare};
 pub use raw::{RawView, raw_view, table_schema};
 pub use read::{Positions, Reader};
-pub use stats::{FileStats, Partial, StatsBuilder, StatsConfig, footer_stats};
+pub use stats::{
+    FileStats, Partial, StatsBuilder, StatsConfig, count, footer_stats, lower_bound, upper_bound,
+};
 pub use write::{Writer, Written};

@@ -176,7 +176,7 @@ impl Core {
             return Ok(Node::Data {
                 table: table.to_owned(),
                 handle: Arc::clone(handle),
-                file: Arc::clone(file),
+                file,
             });
         }
         if let Some(stage) = staged {

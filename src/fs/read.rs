@@ -75,16 +75,11 @@ impl Core {
                 ),
             ));
         }
-        let view = match live.view.get() {
-            Some(view) => view.clone(),
-            None => {
-                let columns = snapshot.partition_columns();
-                let view = raw_view(&file, snapshot.schema(), columns, snapshot.mapping())
-                    .map_err(|e| domain(&e))?;
-                live.view.get_or_init(|| view).clone()
-            }
-        };
-        match view {
+        let view = table.raw_view(snapshot, live, || {
+            let columns = snapshot.partition_columns();
+            raw_view(&file, snapshot.schema(), columns, snapshot.mapping())
+        });
+        match view.map_err(|e| domain(&e))? {
             RawView::Same => self.open_file(file, true),
             RawView::Differs(reason) => Err(needs_logical_view(&live.visible, &reason)),
         }

@@ -466,7 +466,7 @@ impl Core {
             let node = Node::Data {
                 table: path.to_owned(),
                 handle: Arc::clone(table),
-                file: Arc::clone(file),
+                file,
             };
             let replaced = self.inodes().replace(&node);
             drop(replaced);

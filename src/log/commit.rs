@@ -1,8 +1,11 @@
 //! Commit files: one action a line.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
-use super::{Action, LogError};
+use super::{Action, Add, LogError, PartitionValues, Remove, Tags};
+use crate::deletion_vector::DeletionVectorDescriptor;
 
 /// Parses the body of `V.json`. Actions of unknown kinds are skipped; a line that is no JSON object is
 /// corruption.
@@ -11,25 +14,126 @@ use super::{Action, LogError};
 /// [`LogError`], naming `file` and the line.
 pub fn parse_commit(file: &str, body: &[u8]) -> Result<Vec<Action>, LogError> {
     let mut actions = Vec::new();
+    each_action(file, body, true, |action| actions.push(action))?;
+    Ok(actions)
+}
+
+/// Hands out the actions of a commit one by one, commitInfo only if it is asked for.
+///
+/// # Errors
+/// As [`parse_commit`].
+pub fn each_action(
+    file: &str,
+    body: &[u8],
+    with_info: bool,
+    mut sink: impl FnMut(Action),
+) -> Result<(), LogError> {
+    let mut empty = true;
     for (index, line) in body.split(|b| *b == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
         }
+        empty = false;
+        let is_info = || line.starts_with(b"{\"commitInfo\":{");
+        if !with_info && is_info() && serde_json::from_slice::<IgnoredAny>(line).is_ok() {
+            continue;
+        }
         if let Some(action) = parse_line(file, index + 1, line)? {
-            actions.push(action);
+            sink(action);
         }
     }
-    if actions.is_empty() && body.trim_ascii().is_empty() {
+    if empty {
         return Err(LogError::Empty {
             file: file.to_owned(),
         });
     }
-    Ok(actions)
+    Ok(())
+}
+
+/// A file action without unknown fields: parsed without keeping every field aside until all are known.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Known {
+    Add(KnownAdd),
+    Remove(KnownRemove),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct KnownAdd {
+    path: String,
+    partition_values: PartitionValues,
+    size: i64,
+    modification_time: i64,
+    data_change: bool,
+    stats: Option<String>,
+    tags: Option<Tags>,
+    deletion_vector: Option<DeletionVectorDescriptor>,
+    base_row_id: Option<i64>,
+    default_row_commit_version: Option<i64>,
+    clustering_provider: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct KnownRemove {
+    path: String,
+    deletion_timestamp: Option<i64>,
+    data_change: bool,
+    extended_file_metadata: Option<bool>,
+    partition_values: Option<PartitionValues>,
+    size: Option<i64>,
+    stats: Option<String>,
+    tags: Option<Tags>,
+    deletion_vector: Option<DeletionVectorDescriptor>,
+    base_row_id: Option<i64>,
+    default_row_commit_version: Option<i64>,
+}
+
+impl From<Known> for Action {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Add(add) => Action::Add(Add {
+                path: add.path,
+                partition_values: add.partition_values,
+                size: add.size,
+                modification_time: add.modification_time,
+                data_change: add.data_change,
+                stats: add.stats,
+                tags: add.tags,
+                deletion_vector: add.deletion_vector,
+                base_row_id: add.base_row_id,
+                default_row_commit_version: add.default_row_commit_version,
+                clustering_provider: add.clustering_provider,
+                unknown: Map::new(),
+            }),
+            Known::Remove(remove) => Action::Remove(Remove {
+                path: remove.path,
+                deletion_timestamp: remove.deletion_timestamp,
+                data_change: remove.data_change,
+                extended_file_metadata: remove.extended_file_metadata,
+                partition_values: remove.partition_values,
+                size: remove.size,
+                stats: remove.stats,
+                tags: remove.tags,
+                deletion_vector: remove.deletion_vector,
+                base_row_id: remove.base_row_id,
+                default_row_commit_version: remove.default_row_commit_version,
+                unknown: Map::new(),
+            }),
+        }
+    }
 }
 
 /// One line; `None` for what carries nothing (an empty object, a null action).
 pub(super) fn parse_line(file: &str, line: usize, text: &[u8]) -> Result<Option<Action>, LogError> {
+    let of_file = [&b"{\"add\":"[..], b"{\"remove\":"];
+    if of_file.iter().any(|start| text.starts_with(start))
+        && let Ok(known) = serde_json::from_slice::<Known>(text)
+    {
+        return Ok(Some(known.into()));
+    }
     let first = match serde_json::from_slice::<Action>(text) {
         Ok(action) => return Ok(Some(action)),
         Err(error) => error,

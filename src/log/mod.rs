@@ -15,7 +15,7 @@ pub use checkpoint::{
     CheckpointAction, CheckpointOptions, CheckpointSummary, ParsedColumns, Sidecar,
     read_checkpoint, read_json_manifest, write_classic,
 };
-pub use commit::{parse_commit, write_commit};
+pub use commit::{each_action, parse_commit, write_commit};
 pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint};
 pub use name::{LOG_DIR, LogName};
 

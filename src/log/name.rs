@@ -71,6 +71,11 @@ impl LogName {
         format!("{version:020}.json")
     }
 
+    /// `X.Y.compacted.json`.
+    pub fn compacted(from: u64, to: u64) -> String {
+        format!("{from:020}.{to:020}.compacted.json")
+    }
+
     /// `V.checkpoint.parquet`.
     pub fn classic(version: u64) -> String {
         format!("{version:020}.checkpoint.parquet")

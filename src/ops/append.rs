@@ -96,9 +96,13 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
         }
         let now = table.env().now();
         let mut actions: Vec<Action> = Vec::new();
-        actions.extend(replaced.map(|live| Action::Remove(live.add.to_remove(now, true))));
+        actions.extend(
+            replaced
+                .iter()
+                .map(|live| Action::Remove(live.add.to_remove(now, true))),
+        );
         actions.extend(placed.adds.iter().cloned().map(Action::Add));
-        let metrics = placed.metrics(replaced.map(|f| &**f));
+        let metrics = placed.metrics(replaced.as_deref());
         let mode = if replaced.is_some() {
             "Overwrite"
         } else {

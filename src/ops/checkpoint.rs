@@ -2,10 +2,11 @@
 
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::OpError;
 use crate::log::{
-    Action, CheckpointOptions, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogError, LogName,
+    Action, CheckpointOptions, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogError, LogName, Remove,
     read_checkpoint, write_classic,
 };
 use crate::store::StoreError;
@@ -87,7 +88,7 @@ fn actions(snapshot: &Snapshot, horizon: i64) -> impl Iterator<Item = Action> {
     let txns = snapshot.txns().cloned().map(Action::Txn);
     let domains = snapshot.domains().cloned().map(Action::DomainMetadata);
     let adds = snapshot.live_files().map(|file| {
-        let mut add = file.add.clone();
+        let mut add = Arc::unwrap_or_clone(file).add;
         add.data_change = false;
         Action::Add(add)
     });
@@ -95,9 +96,10 @@ fn actions(snapshot: &Snapshot, horizon: i64) -> impl Iterator<Item = Action> {
         .tombstones()
         .filter(move |r| r.deletion_timestamp.unwrap_or(0) > horizon)
         .map(|r| {
-            let mut remove = (**r).clone();
-            remove.data_change = false;
-            Action::Remove(remove)
+            Action::Remove(Remove {
+                data_change: false,
+                ..r
+            })
         });
     head.into_iter()
         .chain(txns)

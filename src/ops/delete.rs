@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use arrow::array::{Array as _, BooleanArray};
 use serde_json::value::RawValue;
 
-use super::{OpError, Report, run};
-use crate::datafile::{FileStats, Reader, StatsConfig, Writer, location, new_file_name};
+use super::{OpError, Report, kept_files, run};
+use crate::datafile::{Reader, StatsConfig, Writer, location, new_file_name};
 use crate::deletion_vector::RowSet;
-use crate::engine::{Bounds, FileFacts, Predicate, Verdict};
+use crate::engine::{Predicate, Verdict};
 use crate::log::{Action, Add};
-use crate::schema::{DataType, Scalar, StructType, partition};
+use crate::schema::StructType;
 use crate::table::{DataPath, LiveFile, Operation, Snapshot, Staged, Table, TableError, protocol};
 
 /// Rows evaluated at a time.
@@ -148,13 +148,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     /// The files that lose rows, in the order of their paths.
     fn changes(&self) -> Result<Vec<Change>, OpError> {
-        let files: Vec<&Arc<LiveFile>> = self.base.live_files().collect();
-        let verdicts = self.verdicts(&files)?;
-        let work: Vec<(&Arc<LiveFile>, Verdict)> = files
-            .into_iter()
-            .zip(verdicts)
-            .filter(|(_, verdict)| *verdict != Verdict::NoRow)
-            .collect();
+        let work = kept_files(self.base, self.predicate)?;
         // Columns are evaluated file by file; a core each.
         let next = AtomicUsize::new(0);
         let results: Mutex<BTreeMap<usize, Result<Option<Change>, OpError>>> = Mutex::default();
@@ -189,45 +183,6 @@ impl Plan<'_> {
             changes.extend(result?);
         }
         Ok(changes)
-    }
-
-    fn verdicts(&self, files: &[&Arc<LiveFile>]) -> Result<Vec<Verdict>, OpError> {
-        let stats: Vec<FileStats<'_>> = files
-            .iter()
-            .map(|f| FileStats::parse(f.add.stats.as_deref().unwrap_or("{}")))
-            .collect();
-        let bounds: Vec<StatsBounds<'_>> = stats
-            .iter()
-            .map(|stats| StatsBounds {
-                stats,
-                schema: self.base.schema(),
-            })
-            .collect();
-        let mut facts = Vec::with_capacity(files.len());
-        for ((file, stats), bounds) in files.iter().zip(&stats).zip(&bounds) {
-            facts.push(FileFacts {
-                partition: self.partition(file)?,
-                num_records: stats.num_records(),
-                bounds,
-            });
-        }
-        Ok(self.predicate.verdict(&facts)?)
-    }
-
-    /// The typed partition values of a file by logical name.
-    fn partition(&self, file: &LiveFile) -> Result<BTreeMap<String, Scalar>, OpError> {
-        let mut values = BTreeMap::new();
-        for column in self.base.partition_columns() {
-            let Some(field) = self.base.schema().field(column) else {
-                continue;
-            };
-            let text = self.base.partition_value(&file.add, column);
-            values.insert(
-                field.name.clone(),
-                partition::parse_value(text, &field.data_type)?,
-            );
-        }
-        Ok(values)
     }
 
     fn change(&self, file: &Arc<LiveFile>, verdict: Verdict) -> Result<Option<Change>, OpError> {
@@ -454,44 +409,4 @@ fn loose_stats(stats: Option<&str>, physical: u64) -> String {
         fields.insert("tightBounds".to_owned(), loose);
     }
     serde_json::to_string(&fields).unwrap_or_default()
-}
-
-/// The statistics of one file by logical names.
-struct StatsBounds<'a> {
-    stats: &'a FileStats<'a>,
-    schema: &'a StructType,
-}
-
-impl StatsBounds<'_> {
-    /// Physical path and type of a logical path.
-    fn physical(&self, column: &[String]) -> Option<(Vec<&str>, &DataType)> {
-        let (first, rest) = column.split_first()?;
-        let mut field = self.schema.field(first)?;
-        let mut path = vec![field.physical_name()];
-        for name in rest {
-            let DataType::Struct(inner) = &field.data_type else {
-                return None;
-            };
-            field = inner.field(name)?;
-            path.push(field.physical_name());
-        }
-        Some((path, &field.data_type))
-    }
-}
-
-impl Bounds for StatsBounds<'_> {
-    fn min(&self, column: &[String]) -> Option<Scalar> {
-        let (path, data_type) = self.physical(column)?;
-        self.stats.min(&path, data_type)
-    }
-
-    fn max(&self, column: &[String]) -> Option<Scalar> {
-        let (path, data_type) = self.physical(column)?;
-        self.stats.max(&path, data_type)
-    }
-
-    fn null_count(&self, column: &[String]) -> Option<u64> {
-        let (path, _) = self.physical(column)?;
-        self.stats.null_count(&path)
-    }
 }

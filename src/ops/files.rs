@@ -21,7 +21,7 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
             ("numRemovedFiles", 1),
             ("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0)),
         ]);
-        if let Some(rows) = live_rows(file) {
+        if let Some(rows) = live_rows(&file) {
             metrics.insert("numDeletedRows", rows);
         }
         let now = table.env().now();

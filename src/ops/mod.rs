@@ -8,6 +8,7 @@ mod create;
 mod delete;
 mod error;
 mod files;
+mod prune;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use create::create_from;
 pub use delete::delete;
 pub use error::OpError;
 pub use files::{remove, rename};
+pub use prune::kept_files;
 
 use crate::env::Millis;
 use crate::table::{Outcome, Snapshot, Staged, Table, TableError};

@@ -6,13 +6,17 @@ mod catalog;
 mod commit;
 mod error;
 mod history;
+mod load;
+mod names;
+mod packed;
 mod path;
 pub mod properties;
 pub mod protocol;
+mod replay;
 mod segment;
 mod snapshot;
-mod sorted_map;
 mod vectors;
+mod views;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +26,9 @@ pub use catalog::{Catalog, Place};
 pub use commit::{Operation, Outcome, Staged, create};
 pub use error::TableError;
 pub use history::HistoryEntry;
+pub use packed::{PackedStats, TemplateValues};
 pub use path::DataPath;
-pub use snapshot::{LiveFile, NAME_TAG, Snapshot, Totals, partition_dirs};
+pub use snapshot::{FileRef, LiveFile, NAME_TAG, Scan, Snapshot, Totals, partition_dirs};
 
 use crate::env::{Env, Millis};
 use crate::log::{LOG_DIR, LogName};
@@ -41,6 +46,7 @@ pub struct Table {
     committing: Mutex<()>,
     /// Whether a checkpoint is being written: one at a time is enough.
     checkpointing: Arc<AtomicBool>,
+    views: views::Views,
 }
 
 /// The turn of one checkpoint.
@@ -75,6 +81,7 @@ impl Table {
             current: RwLock::new(known),
             committing: Mutex::new(()),
             checkpointing: Arc::default(),
+            views: views::Views::default(),
         })
     }
 
@@ -103,6 +110,7 @@ impl Table {
     /// # Errors
     /// [`TableError`]; the snapshot that was known stays.
     pub fn refresh(&self) -> Result<Arc<Snapshot>, TableError> {
+        let started = self.env.instant();
         let now = self.env.now();
         let mut known = self.known();
         let mut moved = false;
@@ -130,7 +138,13 @@ impl Table {
             return Ok(Arc::clone(&current.snapshot));
         }
         known.checked = now;
-        Ok(self.learn(known))
+        let version = known.snapshot.version();
+        let snapshot = self.learn(known);
+        if moved {
+            let micros = started.elapsed().as_micros();
+            tracing::debug!(table = %self.dir.path().display(), version, micros, "new versions");
+        }
+        Ok(snapshot)
     }
 
     /// The snapshot of a version.
@@ -244,5 +258,9 @@ fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
     })
 }
 
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod replay_tests;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::snapshot::{Replay, Snapshot};
-use super::{TableError, protocol};
-use crate::log::{
-    Action, CheckpointAction, LOG_DIR, LogError, LogName, parse_commit, read_checkpoint,
-    read_json_manifest,
-};
+use super::load::{self, Step};
+use super::{Snapshot, TableError, protocol};
+use crate::log::{Action, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogName, parse_commit};
 use crate::store::{Dir, EntryKind};
 
 /// What the folder of the log holds.
@@ -17,11 +14,13 @@ use crate::store::{Dir, EntryKind};
 pub(super) struct Listing {
     pub(super) commits: BTreeSet<u64>,
     checkpoints: BTreeMap<u64, Vec<Checkpoint>>,
+    /// Where compactions that start at a version end.
+    compactions: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 /// A complete checkpoint: a file of its own, or all its parts.
 #[derive(Debug, Clone)]
-enum Checkpoint {
+pub(super) enum Checkpoint {
     Parquet(Vec<String>),
     Json(String),
 }
@@ -75,7 +74,10 @@ impl Listing {
                         .or_default()
                         .insert(part, file.to_owned());
                 }
-                Some(LogName::Compacted { .. } | LogName::Crc(_)) | None => {}
+                Some(LogName::Compacted { from, to }) => {
+                    listing.compactions.entry(from).or_default().insert(to);
+                }
+                Some(LogName::Crc(_)) | None => {}
             }
         }
         for ((version, of), files) in parts {
@@ -102,7 +104,8 @@ impl Listing {
 
 /// Loads the snapshot of `version`, or of the newest version.
 ///
-/// A checkpoint that can't be read gives way to an older one and in the end to version 0, with a warning.
+/// A checkpoint that can't be read, or whose state contradicts the version's checksum, gives way to an older one and
+/// in the end to version 0, with a warning.
 ///
 /// # Errors
 /// [`TableError`]; an error of one table is no other table's error.
@@ -124,143 +127,144 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
         return Err(TableError::NoSuchVersion(target));
     }
     let mut first_error = None;
-    for (&start, candidates) in listing.checkpoints.range(..=target).rev() {
-        for checkpoint in candidates {
-            match from_checkpoint(dir, start, checkpoint) {
-                Ok(replay) => match commits(dir, &listing, replay, Some(start), target) {
-                    Ok(snapshot) => return with_in_commit_timestamp(dir, snapshot),
-                    // What follows a checkpoint is the same for an older one: no fall-back helps.
-                    Err(e) => return Err(e),
-                },
-                Err(e) => {
-                    tracing::warn!(
-                        table = %dir.path().display(), version = start, error = %e,
-                        "a checkpoint can't be used; trying an older one"
-                    );
-                    first_error.get_or_insert(e);
-                }
+    let mut suspect = None;
+    let starts = listing.checkpoints.range(..=target).rev();
+    let starts = starts.flat_map(|(version, all)| all.iter().map(|c| Some((*version, c))));
+    let from_the_first = listing.has_first().then_some(None);
+    for start in starts.chain(from_the_first) {
+        // What contradicts a checksum once is read without short cuts.
+        let steps = listing.steps(start.map(|(version, _)| version), target, suspect.is_none());
+        match replay(dir, start, steps, target) {
+            Ok((snapshot, None)) => return Ok(snapshot),
+            Ok((snapshot, Some(doubt))) => {
+                tracing::warn!(
+                    table = %dir.path().display(), version = target,
+                    start = start.map(|(version, _)| version), %doubt,
+                    "a checkpoint or checksum of the log is wrong; trying without"
+                );
+                suspect.get_or_insert(snapshot);
+            }
+            // What follows a checkpoint is the same for an older one: no fall-back helps.
+            Err(Broken::Commits(e)) => return suspect.map_or(Err(e), Ok),
+            Err(Broken::Checkpoint(e)) => {
+                tracing::warn!(
+                    table = %dir.path().display(), version = start.map(|(version, _)| version), error = %e,
+                    "a checkpoint can't be used; trying an older one"
+                );
+                first_error.get_or_insert(e);
             }
         }
     }
-    if !listing.commits.contains(&0) {
-        return Err(first_error.unwrap_or(TableError::NoStart(0)));
+    match suspect {
+        // Every way leads to a state that the checksum contradicts: then it is the checksum that is wrong.
+        Some(snapshot) => Ok(snapshot),
+        None => Err(first_error.unwrap_or(TableError::NoStart(0))),
     }
-    let snapshot = commits(dir, &listing, Replay::default(), None, target)?;
-    with_in_commit_timestamp(dir, snapshot)
 }
 
-fn from_checkpoint(dir: &Dir, version: u64, checkpoint: &Checkpoint) -> Result<Replay, TableError> {
-    let mut replay = Replay::default();
-    let mut sidecars: Vec<String> = Vec::new();
-    let mut failed = None;
-    let table = dir.path();
-    let log = Path::new(LOG_DIR);
-    let mut sink = |action: CheckpointAction| {
-        match action {
-            CheckpointAction::Action(action) => {
-                if let Err(e) = replay.checkpoint_action(table, version, action) {
-                    let reason = e.to_string();
-                    failed.get_or_insert(e);
-                    return Err(LogError::Checkpoint {
-                        file: version.to_string(),
-                        reason,
+/// What keeps a start from leading to the target.
+enum Broken {
+    Checkpoint(TableError),
+    Commits(TableError),
+}
+
+/// The state at `target` from one start, and what speaks against it.
+fn replay(
+    dir: &Dir,
+    start: Option<(u64, &Checkpoint)>,
+    steps: Result<Vec<Step>, TableError>,
+    target: u64,
+) -> Result<(Snapshot, Option<String>), Broken> {
+    let mut doubt = None;
+    let mut replay = super::replay::Replay::default();
+    if let Some((version, checkpoint)) = start {
+        let (from, adds) =
+            load::checkpoint(dir, version, checkpoint).map_err(Broken::Checkpoint)?;
+        replay = from;
+        let hint = hint(dir).filter(|hint| hint.version == version);
+        let promised = hint.and_then(|hint| hint.num_of_add_files);
+        if let Some(promised) = promised.filter(|promised| *promised != adds) {
+            doubt = Some(format!(
+                "{LAST_CHECKPOINT} promises {promised} files in the checkpoint of version {version}, which has {adds}"
+            ));
+        }
+    }
+    let steps = steps.map_err(Broken::Commits)?;
+    load::commits(dir, &mut replay, &steps).map_err(Broken::Commits)?;
+    let snapshot = replay.finish().map_err(Broken::Commits)?;
+    if snapshot.version() != target {
+        return Err(Broken::Commits(TableError::NoSuchVersion(target)));
+    }
+    let ends_with_commit = matches!(steps.last(), Some(Step::Commit(_)));
+    let snapshot = if ends_with_commit {
+        snapshot
+    } else {
+        with_timestamps(dir, snapshot)
+    };
+    Ok((snapshot, doubt))
+}
+
+/// What the pointer says, if it can be read.
+fn hint(dir: &Dir) -> Option<LastCheckpoint> {
+    let body = dir.read(&Path::new(LOG_DIR).join(LAST_CHECKPOINT)).ok()?;
+    LastCheckpoint::parse(&body).ok()
+}
+
+impl Listing {
+    /// Whether the log goes back to the first version.
+    fn has_first(&self) -> bool {
+        self.commits.contains(&0) || self.compactions.contains_key(&0)
+    }
+
+    /// What has to be read after the checkpoint `start` to come to `target`.
+    fn steps(
+        &self,
+        start: Option<u64>,
+        target: u64,
+        compactions: bool,
+    ) -> Result<Vec<Step>, TableError> {
+        let mut steps = Vec::new();
+        let mut next = start.map_or(0, |v| v.saturating_add(1));
+        while next <= target {
+            let compaction = self.compactions.get(&next).filter(|_| compactions);
+            let end = compaction.and_then(|ends| ends.range(..=target).next_back());
+            match end {
+                Some(end) => {
+                    let known = self.commits.range(next..=*end).count() as u64 == end - next + 1;
+                    steps.push(Step::Compacted {
+                        from: next,
+                        to: *end,
+                        // Then the commits do as well.
+                        optional: known,
+                    });
+                    next = end.saturating_add(1);
+                }
+                None if self.commits.contains(&next) => {
+                    steps.push(Step::Commit(next));
+                    next = next.saturating_add(1);
+                }
+                None => {
+                    let present = self.commits.range(next..).next();
+                    return Err(TableError::Gap {
+                        missing: next,
+                        present: present.copied().unwrap_or(target),
                     });
                 }
             }
-            CheckpointAction::Sidecar(sidecar) => sidecars.push(sidecar.path),
-            CheckpointAction::CheckpointMetadata { .. } => {}
         }
-        Ok(())
-    };
-    let outcome = (|| {
-        match checkpoint {
-            Checkpoint::Parquet(files) => {
-                for file in files {
-                    read_checkpoint(file, dir.open_file(&log.join(file))?, &mut sink)?;
-                }
-            }
-            Checkpoint::Json(file) => {
-                read_json_manifest(file, &dir.read(&log.join(file))?, &mut sink)?;
-            }
-        }
-        Ok::<_, TableError>(())
-    })();
-    if let Some(e) = failed {
-        return Err(e);
+        Ok(steps)
     }
-    outcome?;
-    for sidecar in sidecars {
-        let path = sidecar_path(&sidecar).ok_or_else(|| TableError::Outside(sidecar.clone()))?;
-        let mut sink = |action: CheckpointAction| {
-            if let CheckpointAction::Action(action) = action
-                && let Err(e) = replay.checkpoint_action(table, version, action)
-            {
-                return Err(LogError::Checkpoint {
-                    file: sidecar.clone(),
-                    reason: e.to_string(),
-                });
-            }
-            Ok(())
-        };
-        read_checkpoint(&sidecar, dir.open_file(&path)?, &mut sink)?;
-    }
-    Ok(replay)
 }
 
-/// A sidecar is named by its file name or, by some writers, by its path; it always lies in `_sidecars`.
-fn sidecar_path(text: &str) -> Option<PathBuf> {
-    let name = text
-        .rsplit('/')
-        .next()
-        .filter(|n| !n.is_empty() && *n != "..")?;
-    Some(Path::new(LOG_DIR).join("_sidecars").join(name))
-}
-
-fn commits(
-    dir: &Dir,
-    listing: &Listing,
-    mut replay: Replay,
-    after: Option<u64>,
-    target: u64,
-) -> Result<Snapshot, TableError> {
-    let mut next = after.map_or(0, |v| v.saturating_add(1));
-    // The checkpoint may be the target itself: then there is nothing to add.
-    for &version in listing.commits.range(next..).take_while(|v| **v <= target) {
-        if version != next {
-            return Err(TableError::Gap {
-                missing: next,
-                present: version,
-            });
-        }
-        let commit = read_commit(dir, version)?.ok_or(TableError::Gap {
-            missing: version,
-            present: target,
-        })?;
-        replay.apply(dir.path(), version, commit.modified, commit.actions)?;
-        next = version.saturating_add(1);
-    }
-    if next <= target {
-        return Err(TableError::Gap {
-            missing: next,
-            present: target,
-        });
-    }
-    let snapshot = replay.finish()?;
-    if snapshot.version() != target {
-        return Err(TableError::NoSuchVersion(target));
-    }
-    Ok(snapshot)
-}
-
-/// A snapshot that ends with a checkpoint knows its in-commit timestamp only from the commit beside it.
-fn with_in_commit_timestamp(dir: &Dir, snapshot: Snapshot) -> Result<Snapshot, TableError> {
-    if snapshot.checkpoint() != Some(snapshot.version()) {
-        return Ok(snapshot);
-    }
+/// A snapshot that ends with a checkpoint or a compaction knows its times only from the commit beside it.
+fn with_timestamps(dir: &Dir, snapshot: Snapshot) -> Snapshot {
     let commit = match read_commit(dir, snapshot.version()) {
         Ok(commit) => commit,
         Err(e) => {
-            tracing::warn!(table = %dir.path().display(), error = %e, "the commit beside a checkpoint can't be read");
+            tracing::warn!(
+                table = %dir.path().display(), error = %e,
+                "the commit beside a checkpoint can't be read"
+            );
             None
         }
     };
@@ -279,7 +283,7 @@ fn with_in_commit_timestamp(dir: &Dir, snapshot: Snapshot) -> Result<Snapshot, T
             dir.metadata(&classic).ok().map(|m| modified_ms(&m))
         }
     };
-    Ok(snapshot.with_timestamps(modified, stamped))
+    snapshot.with_timestamps(modified, stamped)
 }
 
 /// A commit file.

@@ -1,19 +1,18 @@
 //! A table at one version. Immutable; the next version shares all that it does not change.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::protocol;
-use super::sorted_map::SortedMap;
-use super::{DataPath, TableError};
-use crate::datafile::{MappingMode, RawView};
-use crate::log::{Action, Add, DomainMetadata, Metadata, PartitionValues, Protocol, Remove, Txn};
+use super::names::Namer;
+use super::packed::{Dictionary, PackedMap, Record, Words, expand, naming, to_remove};
+use super::{DataPath, TableError, protocol, replay};
+use crate::datafile::MappingMode;
+use crate::log::{Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn};
 use crate::schema::StructType;
-use crate::schema::partition::dir_name;
 
-/// The tag that keeps the name under which a file was copied in.
-pub const NAME_TAG: &str = "deltafs.name";
+pub use super::names::{NAME_TAG, partition_dirs};
 
 /// A data file of a snapshot.
 #[derive(Debug, Clone)]
@@ -22,8 +21,6 @@ pub struct LiveFile {
     pub path: DataPath,
     /// Hive-style partition directories and the file's name, as the mount shows it. Unique in a snapshot.
     pub visible: Box<str>,
-    /// Whether its stored bytes are what the table means, once somebody has asked.
-    pub view: OnceLock<RawView>,
 }
 
 /// Sums over the live files.
@@ -39,84 +36,145 @@ pub struct Totals {
     pub uncounted: u64,
 }
 
+impl Totals {
+    /// Takes a file in or out.
+    pub(super) fn count(&mut self, file: &Record<'_>, up: bool) {
+        let change = |total: &mut u64, by: u64| {
+            *total = if up {
+                total.saturating_add(by)
+            } else {
+                total.saturating_sub(by)
+            };
+        };
+        change(&mut self.files, 1);
+        change(&mut self.bytes, u64::try_from(file.size).unwrap_or(0));
+        change(&mut self.deleted, file.deleted_rows());
+        match file.num_records {
+            Some(rows) => change(&mut self.records, rows),
+            None => change(&mut self.uncounted, 1),
+        }
+    }
+}
+
 /// A table at one version.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
-    version: u64,
-    timestamp: i64,
-    in_commit_timestamp: Option<i64>,
-    protocol: Arc<Protocol>,
-    metadata: Arc<Metadata>,
-    schema: Arc<StructType>,
-    files: SortedMap<Arc<LiveFile>>,
-    names: SortedMap<Arc<LiveFile>>,
-    tombstones: SortedMap<Arc<Remove>>,
-    txns: Arc<BTreeMap<String, Txn>>,
-    domains: Arc<BTreeMap<String, DomainMetadata>>,
-    totals: Totals,
-    checkpoint: Option<u64>,
+pub struct Snapshot(Parts);
+
+/// What a snapshot is made of.
+#[derive(Debug, Clone)]
+pub(super) struct Parts {
+    pub(super) version: u64,
+    pub(super) timestamp: i64,
+    pub(super) in_commit_timestamp: Option<i64>,
+    pub(super) protocol: Arc<Protocol>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) schema: Arc<StructType>,
+    pub(super) dictionary: Arc<Dictionary>,
+    /// Records of live files by [`DataPath::key`].
+    pub(super) files: PackedMap,
+    /// Keys of those live files whose visible name is not their key, by visible name.
+    pub(super) names: PackedMap,
+    pub(super) tombstones: PackedMap,
+    pub(super) txns: Arc<BTreeMap<String, Txn>>,
+    pub(super) domains: Arc<BTreeMap<String, DomainMetadata>>,
+    pub(super) totals: Totals,
+    pub(super) checkpoint: Option<u64>,
 }
 
 impl Snapshot {
+    pub(super) fn of(parts: Parts) -> Self {
+        Snapshot(parts)
+    }
+
     pub fn version(&self) -> u64 {
-        self.version
+        self.0.version
     }
 
     /// When the version was committed, in milliseconds since the epoch (in-commit timestamp, else the
     /// commit file's time).
     pub fn timestamp(&self) -> i64 {
-        self.in_commit_timestamp.unwrap_or(self.timestamp)
+        self.0.in_commit_timestamp.unwrap_or(self.0.timestamp)
     }
 
     /// `commitInfo.inCommitTimestamp` of this version.
     pub fn in_commit_timestamp(&self) -> Option<i64> {
-        self.in_commit_timestamp
+        self.0.in_commit_timestamp
     }
 
     pub fn protocol(&self) -> &Protocol {
-        &self.protocol
+        &self.0.protocol
     }
 
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.0.metadata
     }
 
     pub fn schema(&self) -> &Arc<StructType> {
-        &self.schema
+        &self.0.schema
     }
 
     pub fn totals(&self) -> Totals {
-        self.totals
+        self.0.totals
     }
 
     /// The newest checkpoint that the snapshot was read from or that was written since.
     pub fn checkpoint(&self) -> Option<u64> {
-        self.checkpoint
+        self.0.checkpoint
     }
 
     pub fn mapping(&self) -> MappingMode {
-        protocol::mapping_mode(&self.metadata)
+        protocol::mapping_mode(&self.0.metadata)
     }
 
     /// Logical names.
     pub fn partition_columns(&self) -> &[String] {
-        &self.metadata.partition_columns
+        &self.0.metadata.partition_columns
+    }
+
+    /// Bytes on the heap that the files, their names and tombstones take.
+    pub fn heap_bytes(&self) -> usize {
+        let maps = [&self.0.files, &self.0.names, &self.0.tombstones];
+        maps.iter().map(|map| map.heap_bytes()).sum()
+    }
+
+    /// The part of the files' records that another snapshot shares.
+    #[cfg(test)]
+    pub(super) fn shared_with(&self, other: &Snapshot) -> f64 {
+        let changed = self.0.files.changed_in(&other.0.files).count();
+        1.0 - changed as f64 / self.0.files.iter().count() as f64
+    }
+
+    /// Looks at files without unpacking them.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan {
+            parts: &self.0,
+            words: Words::of(&self.0.dictionary),
+        }
     }
 
     /// The live files in the order of their paths.
-    pub fn live_files(&self) -> impl Iterator<Item = &Arc<LiveFile>> {
-        self.files.iter().map(|(_, file)| file)
+    pub fn live_files(&self) -> impl Iterator<Item = Arc<LiveFile>> {
+        let scan = self.scan();
+        self.0
+            .files
+            .iter()
+            .map(move |(key, record)| scan.unpack(&Record::read(key, record)))
     }
 
     /// The live file of a path of the log.
-    pub fn live_file(&self, path: &DataPath) -> Option<&Arc<LiveFile>> {
-        self.files.get(path.key())
+    pub fn live_file(&self, path: &DataPath) -> Option<Arc<LiveFile>> {
+        self.by_key(path.key().as_bytes())
+    }
+
+    fn by_key(&self, key: &[u8]) -> Option<Arc<LiveFile>> {
+        let record = self.0.files.get(key)?;
+        Some(self.scan().unpack(&Record::read(key, record)))
     }
 
     /// The live file of an `add.path` of this table, as it was written by us.
     pub fn live_file_of(&self, add_path: &str) -> Option<Arc<LiveFile>> {
         let path = crate::schema::partition::decode_path(add_path)?;
-        self.files.get(&path).cloned()
+        self.by_key(path.as_bytes())
     }
 
     /// Physical paths of the clustering columns (domain `delta.clustering`; both forms that writers use).
@@ -132,7 +190,7 @@ impl Snapshot {
         struct Clustering {
             clustering_columns: Vec<Column>,
         }
-        let Some(domain) = self.domains.get("delta.clustering") else {
+        let Some(domain) = self.0.domains.get("delta.clustering") else {
             return Vec::new();
         };
         let parsed = serde_json::from_str::<Clustering>(&domain.configuration);
@@ -150,95 +208,169 @@ impl Snapshot {
         )
     }
 
+    /// The key of the live file under a visible name.
+    fn named_key(&self, visible: &str) -> Option<Cow<'_, [u8]>> {
+        if let Some(key) = self.0.names.get(visible.as_bytes()) {
+            return Some(expand(key));
+        }
+        let (key, record) = self.0.files.get_key_value(visible.as_bytes())?;
+        (record.first() == Some(&naming::IS_KEY)).then_some(Cow::Borrowed(key))
+    }
+
     /// The live file under a visible name.
-    pub fn named(&self, visible: &str) -> Option<&Arc<LiveFile>> {
-        self.names.get(visible)
+    pub fn named(&self, visible: &str) -> Option<Arc<LiveFile>> {
+        self.by_key(&self.named_key(visible)?)
+    }
+
+    /// Whether a live file has this visible name.
+    pub fn has_name(&self, visible: &str) -> bool {
+        self.named_key(visible).is_some()
     }
 
     /// The visible names of `before` that stand for no file, or for another one, in this snapshot.
     pub fn names_gone_since(&self, before: &Snapshot) -> Vec<Box<str>> {
-        let changed = before.names.changed_in(&self.names);
-        changed
-            .filter(|(name, old)| {
-                self.names
-                    .get(name)
-                    .is_none_or(|new| new.path != old.path || new.add.dv_id() != old.add.dv_id())
-            })
-            .map(|(name, _)| name.into())
-            .collect()
+        let scan = before.scan();
+        let namer = scan.namer();
+        let mut gone = Vec::new();
+        let mut look = |visible: &str, key: &[u8], old: &Record<'_>| {
+            let now = self.named_key(visible);
+            let same = now.as_deref() == Some(key)
+                && self
+                    .0
+                    .files
+                    .get(key)
+                    .is_some_and(|now| Record::read(key, now).vector_id() == old.vector_id());
+            if !same {
+                gone.push(visible.into());
+            }
+        };
+        for (key, record) in before.0.files.changed_in(&self.0.files) {
+            let record = Record::read(key, record);
+            look(&namer.visible(&record), key, &record);
+        }
+        // A name may go over to a file that was there all the time.
+        for (visible, key) in before.0.names.changed_in(&self.0.names) {
+            let key = &*expand(key);
+            if let (Ok(visible), Some(record)) =
+                (std::str::from_utf8(visible), before.0.files.get(key))
+            {
+                look(visible, key, &Record::read(key, record));
+            }
+        }
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    }
+
+    /// The live files in the order of their visible names, from the first name that is not less than `from`.
+    fn named_from<'a>(&'a self, from: &str) -> Named<'a> {
+        let mut named = Named {
+            parts: &self.0,
+            by_path: Cursor::default(),
+            by_name: Cursor::default(),
+        };
+        named.by_path.start(self.0.plain_from(from));
+        named.by_name.start(self.0.named_from(from));
+        named
     }
 
     /// What lies directly in the visible directory `dir` (empty, or ending in `/`): subdirectories without
     /// and files with their live file, in order.
     pub fn entries(&self, dir: &str) -> Vec<(String, Option<Arc<LiveFile>>)> {
+        let scan = self.scan();
         let mut entries = Vec::new();
-        let mut from = dir.to_owned();
-        'next: loop {
-            for (name, file) in self.names.from(&from) {
-                let Some(rest) = name.strip_prefix(dir) else {
-                    break 'next;
-                };
-                match rest.split_once('/') {
-                    None => entries.push((rest.to_owned(), Some(Arc::clone(file)))),
-                    Some((sub, _)) => {
-                        entries.push((sub.to_owned(), None));
-                        // The first key behind everything in `sub/`: `0` follows `/`.
-                        from = format!("{dir}{sub}0");
-                        continue 'next;
-                    }
+        let mut named = self.named_from(dir);
+        while let Some((name, key)) = named.peek() {
+            let Some(rest) = name.strip_prefix(dir) else {
+                break;
+            };
+            match rest.split_once('/') {
+                None => {
+                    let file = self
+                        .0
+                        .files
+                        .get(key)
+                        .map(|r| scan.unpack(&Record::read(key, r)));
+                    entries.push((rest.to_owned(), file));
+                    named.advance();
+                }
+                Some((sub, _)) => {
+                    entries.push((sub.to_owned(), None));
+                    // The first name behind everything in `sub/`: `0` follows `/`.
+                    named.seek(&format!("{dir}{sub}0"));
                 }
             }
-            break;
         }
         entries
     }
 
     /// Whether anything lies below the visible directory `dir` (ending in `/`).
     pub fn has_dir(&self, dir: &str) -> bool {
-        self.names
-            .from(dir)
-            .next()
-            .is_some_and(|(name, _)| name.starts_with(dir))
+        let below = |name: &[u8]| name.starts_with(dir.as_bytes());
+        let mut by_name = self.0.named_from(dir);
+        let mut by_path = self
+            .0
+            .files
+            .from(dir.as_bytes())
+            .take_while(|(key, _)| below(key));
+        by_name.next().is_some_and(|(name, _)| below(name))
+            || by_path.any(|(_, record)| record.first() == Some(&naming::IS_KEY))
     }
 
     /// The live files below the visible directory `dir` (empty, or ending in `/`).
-    pub fn below<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a Arc<LiveFile>> {
-        self.names
-            .from(dir)
-            .take_while(move |(name, _)| name.starts_with(dir))
-            .map(|(_, f)| f)
+    pub fn below(&self, dir: &str) -> Vec<Arc<LiveFile>> {
+        let scan = self.scan();
+        let mut files = Vec::new();
+        let mut named = self.named_from(dir);
+        while let Some((name, key)) = named.peek() {
+            if !name.starts_with(dir) {
+                break;
+            }
+            files.extend(
+                self.0
+                    .files
+                    .get(key)
+                    .map(|r| scan.unpack(&Record::read(key, r))),
+            );
+            named.advance();
+        }
+        files
     }
 
     /// Tombstones, expired ones included.
-    pub fn tombstones(&self) -> impl Iterator<Item = &Arc<Remove>> {
-        self.tombstones.iter().map(|(_, r)| r)
+    pub fn tombstones(&self) -> impl Iterator<Item = Remove> {
+        let words = Words::of(&self.0.dictionary);
+        self.0
+            .tombstones
+            .iter()
+            .map(move |(key, record)| to_remove(key, record, &words))
     }
 
     pub fn txns(&self) -> impl Iterator<Item = &Txn> {
-        self.txns.values()
+        self.0.txns.values()
     }
 
     pub fn domains(&self) -> impl Iterator<Item = &DomainMetadata> {
-        self.domains.values()
+        self.0.domains.values()
     }
 
     /// # Errors
     /// [`TableError::Feature`] when we can't read such a table rightly.
     pub fn check_read(&self) -> Result<(), TableError> {
-        protocol::check_read(&self.protocol, &self.metadata, &self.schema)
+        protocol::check_read(&self.0.protocol, &self.0.metadata, &self.0.schema)
     }
 
     /// # Errors
     /// [`TableError::Feature`] when we can't write such a table rightly.
     pub fn check_write(&self) -> Result<(), TableError> {
-        protocol::check_write(&self.protocol, &self.metadata, &self.schema)
+        protocol::check_write(&self.0.protocol, &self.0.metadata, &self.0.schema)
     }
 
     /// # Errors
     /// [`TableError::AppendOnly`] when no row may be removed.
     pub fn check_append_only(&self) -> Result<(), TableError> {
-        let append_only = protocol::flag(&self.metadata, "delta.appendOnly")
-            && protocol::supports(&self.protocol, "appendOnly");
+        let append_only = protocol::flag(&self.0.metadata, "delta.appendOnly")
+            && protocol::supports(&self.0.protocol, "appendOnly");
         if append_only {
             Err(TableError::AppendOnly)
         } else {
@@ -249,10 +381,11 @@ impl Snapshot {
     /// A partition value of a file by the column's logical name.
     pub fn partition_value<'a>(&self, add: &'a Add, column: &str) -> Option<&'a str> {
         let physical = self
+            .0
             .schema
             .field(column)
             .map_or(column, |f| f.physical_name());
-        value_of(&add.partition_values, physical, column)
+        super::names::value_of(&add.partition_values, physical, column)
     }
 
     /// The next version: this one and `actions`.
@@ -263,13 +396,11 @@ impl Snapshot {
         timestamp: i64,
         actions: Vec<Action>,
     ) -> Result<Snapshot, TableError> {
-        let mut replay = Replay::resume(self);
-        replay.apply(table, version, timestamp, actions)?;
-        replay.finish()
+        replay::next(&self.0, table, version, timestamp, actions)
     }
 
     pub(crate) fn with_checkpoint(mut self, version: Option<u64>) -> Snapshot {
-        self.checkpoint = version.max(self.checkpoint);
+        self.0.checkpoint = version.max(self.0.checkpoint);
         self
     }
 
@@ -278,451 +409,164 @@ impl Snapshot {
         modified: Option<i64>,
         in_commit: Option<i64>,
     ) -> Snapshot {
-        self.timestamp = modified.unwrap_or(self.timestamp);
-        self.in_commit_timestamp = in_commit;
+        self.0.timestamp = modified.unwrap_or(self.0.timestamp);
+        self.0.in_commit_timestamp = in_commit;
         self
     }
 }
 
-/// A few writers key the values of a mapped table by logical name; the physical one wins (PROTOCOL.md C).
-fn value_of<'a>(values: &'a PartitionValues, physical: &str, logical: &str) -> Option<&'a str> {
-    values
-        .get(physical)
-        .or_else(|| values.get(logical))
-        .and_then(Option::as_deref)
+impl Parts {
+    /// The files whose name is their path, from `from` on, by name.
+    fn plain_from<'a>(&'a self, from: &str) -> impl Iterator<Item = NameAndKey<'a>> + use<'a> {
+        self.files
+            .from(from.as_bytes())
+            .filter(|(_, record)| record.first() == Some(&naming::IS_KEY))
+            .map(|(key, _)| (key, Cow::Borrowed(key)))
+    }
+
+    /// The other ones.
+    fn named_from<'a>(&'a self, from: &str) -> impl Iterator<Item = NameAndKey<'a>> + use<'a> {
+        let names = self.names.from(from.as_bytes());
+        names.map(|(name, key)| (name, expand(key)))
+    }
 }
 
-/// Actions on their way to a snapshot: newest wins (PROTOCOL.md A2).
-#[derive(Debug, Default)]
-pub(crate) struct Replay {
-    version: u64,
-    timestamp: i64,
-    in_commit_timestamp: Option<i64>,
-    protocol: Option<Arc<Protocol>>,
-    metadata: Option<Arc<Metadata>>,
-    /// Absent until the end of a load, or when a metaData action may have renamed every directory.
-    schema: Option<Arc<StructType>>,
-    files: SortedMap<Arc<LiveFile>>,
-    names: Option<SortedMap<Arc<LiveFile>>>,
-    tombstones: SortedMap<Arc<Remove>>,
-    txns: Arc<BTreeMap<String, Txn>>,
-    domains: Arc<BTreeMap<String, DomainMetadata>>,
-    totals: Totals,
-    checkpoint: Option<u64>,
-    /// Files whose visible name is still to be made, by path; only filled while `names` is there.
-    unnamed: BTreeMap<String, Arc<LiveFile>>,
-    /// Visible names whose file has gone.
-    freed: Vec<Box<str>>,
+type NameAndKey<'a> = (&'a [u8], Cow<'a, [u8]>);
+
+/// Live files in the order of their visible names.
+struct Named<'a> {
+    parts: &'a Parts,
+    by_path: Cursor<'a>,
+    by_name: Cursor<'a>,
 }
 
-impl Replay {
-    fn resume(at: &Snapshot) -> Self {
-        Replay {
-            version: at.version,
-            timestamp: at.timestamp,
-            in_commit_timestamp: at.in_commit_timestamp,
-            protocol: Some(Arc::clone(&at.protocol)),
-            metadata: Some(Arc::clone(&at.metadata)),
-            schema: Some(Arc::clone(&at.schema)),
-            files: at.files.clone(),
-            names: Some(at.names.clone()),
-            tombstones: at.tombstones.clone(),
-            txns: Arc::clone(&at.txns),
-            domains: Arc::clone(&at.domains),
-            totals: at.totals,
-            checkpoint: at.checkpoint,
-            unnamed: BTreeMap::new(),
-            freed: Vec::new(),
-        }
+#[derive(Default)]
+struct Cursor<'a> {
+    at: Option<NameAndKey<'a>>,
+    rest: Option<Box<dyn Iterator<Item = NameAndKey<'a>> + 'a>>,
+}
+
+impl<'a> Cursor<'a> {
+    fn start(&mut self, entries: impl Iterator<Item = NameAndKey<'a>> + 'a) {
+        let mut entries = Box::new(entries);
+        self.at = entries.next();
+        self.rest = Some(entries);
     }
 
-    /// One action of the checkpoint of `version`.
-    pub(crate) fn checkpoint_action(
-        &mut self,
-        table: &Path,
-        version: u64,
-        action: Action,
-    ) -> Result<(), TableError> {
-        self.version = version;
-        self.checkpoint = Some(version);
-        match action {
-            Action::Add(add) => self.add(table, version, add),
-            Action::Remove(remove) => {
-                self.bury(table, remove);
-                Ok(())
-            }
-            other => self.other(version, other),
-        }
+    fn is_before(&self, from: &str) -> bool {
+        self.at
+            .as_ref()
+            .is_some_and(|(name, _)| *name < from.as_bytes())
     }
+}
 
-    /// One commit. Removes are taken before adds: the order of lines means nothing.
-    pub(crate) fn apply(
-        &mut self,
-        table: &Path,
-        version: u64,
-        timestamp: i64,
-        actions: Vec<Action>,
-    ) -> Result<(), TableError> {
-        self.version = version;
-        self.timestamp = timestamp;
-        self.in_commit_timestamp = None;
-        let mut adds = Vec::new();
-        for action in actions {
-            match action {
-                Action::Add(add) => adds.push(add),
-                Action::Remove(remove) => self.remove(table, remove),
-                other => self.other(version, other)?,
-            }
-        }
-        for add in adds {
-            self.add(table, version, add)?;
-        }
-        Ok(())
-    }
-
-    fn other(&mut self, version: u64, action: Action) -> Result<(), TableError> {
-        match action {
-            Action::Protocol(p) => {
-                protocol::well_formed(&p, version)?;
-                self.protocol = Some(Arc::new(p));
-            }
-            Action::MetaData(m) => {
-                let schema = StructType::from_json(&m.schema_string)?;
-                let same_layout = self.schema.as_deref() == Some(&schema)
-                    && self
-                        .metadata
-                        .as_ref()
-                        .is_some_and(|old| old.partition_columns == m.partition_columns);
-                if !same_layout {
-                    self.names = None;
-                    self.schema = Some(Arc::new(schema));
-                }
-                self.metadata = Some(Arc::new(m));
-            }
-            Action::Txn(txn) => {
-                Arc::make_mut(&mut self.txns).insert(txn.app_id.clone(), txn);
-            }
-            Action::DomainMetadata(domain) => {
-                let domains = Arc::make_mut(&mut self.domains);
-                if domain.removed {
-                    domains.remove(&domain.domain);
-                } else {
-                    domains.insert(domain.domain.clone(), domain);
-                }
-            }
-            Action::CommitInfo(info) => {
-                self.in_commit_timestamp = info.integer("inCommitTimestamp");
-            }
-            Action::Cdc(_) | Action::Add(_) | Action::Remove(_) => {}
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, table: &Path, version: u64, add: Add) -> Result<(), TableError> {
-        let path = DataPath::parse(&add.path, table);
-        if let Some(old) = self.files.get(path.key()) {
-            let (first, second) = (old.add.dv_id(), add.dv_id());
-            if first != second {
-                return Err(TableError::TwoLive {
-                    version,
-                    path: path.key().to_owned(),
-                    first,
-                    second,
-                });
-            }
-            let old = Arc::clone(old);
-            self.forget(&old);
-        }
-        let tombstone = tombstone_key(path.key(), add.dv_id().as_deref());
-        self.tombstones.remove(&tombstone);
-        self.count(&add, true);
-        let key = path.key().to_owned();
-        let file = Arc::new(LiveFile {
-            add,
-            path,
-            visible: "".into(),
-            view: OnceLock::new(),
-        });
-        self.files.insert(&key, Arc::clone(&file));
-        if self.names.is_some() {
-            self.unnamed.insert(key, file);
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, table: &Path, remove: Remove) {
-        let path = DataPath::parse(&remove.path, table);
-        let dv = remove.deletion_vector.as_ref().map(|dv| dv.unique_id());
-        if let Some(live) = self.files.get(path.key())
-            && live.add.dv_id() == dv
-        {
-            let live = Arc::clone(live);
-            self.forget(&live);
-            self.files.remove(path.key());
-        }
-        self.bury(table, remove);
-    }
-
-    fn bury(&mut self, table: &Path, mut remove: Remove) {
-        let path = DataPath::parse(&remove.path, table);
-        let dv = remove.deletion_vector.as_ref().map(|dv| dv.unique_id());
-        let key = tombstone_key(path.key(), dv.as_deref());
-        // A checkpoint holds neither, and nothing else asks for them.
-        remove.stats = None;
-        remove.tags = None;
-        self.tombstones.insert(&key, Arc::new(remove));
-    }
-
-    /// Takes a file out of the sums and the names.
-    fn forget(&mut self, file: &LiveFile) {
-        self.count(&file.add, false);
-        if let Some(names) = &mut self.names {
-            if !file.visible.is_empty() {
-                names.remove(&file.visible);
-                self.freed.push(file.visible.clone());
-            }
-            self.unnamed.remove(file.path.key());
-        }
-    }
-
-    fn count(&mut self, add: &Add, up: bool) {
-        let change = |total: &mut u64, by: u64| {
-            *total = if up {
-                total.saturating_add(by)
-            } else {
-                total.saturating_sub(by)
-            };
+impl<'a> Named<'a> {
+    /// The next name, and the key of its file.
+    fn peek(&self) -> Option<(&'a str, &[u8])> {
+        let (name, key) = match (&self.by_path.at, &self.by_name.at) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.as_ref().or(b.as_ref())?,
         };
-        change(&mut self.totals.files, 1);
-        change(&mut self.totals.bytes, u64::try_from(add.size).unwrap_or(0));
-        change(&mut self.totals.deleted, add.deleted_rows());
-        match add.num_records() {
-            Some(rows) => change(&mut self.totals.records, rows),
-            None => change(&mut self.totals.uncounted, 1),
-        }
+        Some((std::str::from_utf8(name).unwrap_or_default(), key))
     }
 
-    /// The snapshot after all that was applied.
-    pub(crate) fn finish(mut self) -> Result<Snapshot, TableError> {
-        let version = self.version;
-        let protocol = self.protocol.take().ok_or(TableError::Incomplete {
-            version,
-            action: "protocol",
-        })?;
-        let metadata = self.metadata.take().ok_or(TableError::Incomplete {
-            version,
-            action: "metaData",
-        })?;
-        let schema = match self.schema.take() {
-            Some(schema) => schema,
-            None => Arc::new(StructType::from_json(&metadata.schema_string)?),
+    fn advance(&mut self) {
+        let first = match (&self.by_path.at, &self.by_name.at) {
+            (Some(a), Some(b)) if a > b => &mut self.by_name,
+            (None, _) => &mut self.by_name,
+            _ => &mut self.by_path,
         };
-        let (mut names, unnamed) = match self.names.take() {
-            Some(names) => (
-                names,
-                std::mem::take(&mut self.unnamed).into_values().collect(),
-            ),
-            // Everything anew.
-            None => (
-                SortedMap::default(),
-                self.files
-                    .iter()
-                    .map(|(_, file)| Arc::clone(file))
-                    .collect::<Vec<_>>(),
-            ),
-        };
-        let namer = Namer {
-            schema: &schema,
-            metadata: &metadata,
-        };
-        for file in unnamed {
-            namer.give(&mut names, &mut self.files, file);
+        first.at = first.rest.as_mut().and_then(Iterator::next);
+    }
+
+    /// Goes on at the first name that is not less.
+    fn seek(&mut self, from: &str) {
+        if self.by_path.is_before(from) {
+            self.by_path.start(self.parts.plain_from(from));
         }
-        for visible in std::mem::take(&mut self.freed) {
-            if names.get(&visible).is_none() {
-                namer.inherit(&mut names, &mut self.files, &visible);
-            }
+        if self.by_name.is_before(from) {
+            self.by_name.start(self.parts.named_from(from));
         }
-        Ok(Snapshot {
-            version,
-            timestamp: self.timestamp,
-            in_commit_timestamp: self.in_commit_timestamp,
-            protocol,
-            metadata,
-            schema,
-            files: self.files,
-            names,
-            tombstones: self.tombstones,
-            txns: self.txns,
-            domains: self.domains,
-            totals: self.totals,
-            checkpoint: self.checkpoint,
+    }
+}
+
+/// The files of a snapshot, looked at without unpacking them.
+#[derive(Debug, Clone)]
+pub struct Scan<'s> {
+    parts: &'s Parts,
+    words: Words,
+}
+
+impl<'s> Scan<'s> {
+    /// The live files in the order of their paths.
+    pub fn files(&self) -> impl Iterator<Item = FileRef<'_>> {
+        self.parts.files.iter().map(|(key, record)| FileRef {
+            record: Record::read(key, record),
+            scan: self,
+        })
+    }
+
+    /// The live files in at most `parts` ranges of about the same size, in order.
+    pub fn split(&self, parts: usize) -> Vec<impl Iterator<Item = FileRef<'_>>> {
+        let file = |(key, record)| FileRef {
+            record: Record::read(key, record),
+            scan: self,
+        };
+        let ranges = self.parts.files.split(parts).into_iter();
+        ranges.map(|range| range.map(file)).collect()
+    }
+
+    fn namer(&self) -> Namer<'_> {
+        Namer::new(&self.parts.schema, &self.parts.metadata, &self.words)
+    }
+
+    fn unpack(&self, record: &Record<'_>) -> Arc<LiveFile> {
+        Arc::new(LiveFile {
+            visible: self.namer().visible(record).into(),
+            path: record.data_path(),
+            add: record.to_add(&self.words),
         })
     }
 }
 
-fn tombstone_key(path: &str, dv: Option<&str>) -> String {
-    format!("{path}\0{}", dv.unwrap_or_default())
+/// A live file, looked at without unpacking it.
+#[derive(Debug, Clone, Copy)]
+pub struct FileRef<'a> {
+    record: Record<'a>,
+    scan: &'a Scan<'a>,
 }
 
-/// The Hive-style directories of a file's partition values, each followed by `/`.
-pub fn partition_dirs(schema: &StructType, columns: &[String], values: &PartitionValues) -> String {
-    let mut dirs = String::new();
-    for column in columns {
-        let physical = schema
-            .field(column)
-            .map_or(column.as_str(), |f| f.physical_name());
-        dirs.push_str(&dir_name(column, value_of(values, physical, column)));
-        dirs.push('/');
-    }
-    dirs
-}
-
-/// Gives visible names. Which of two files gets the name that both want does not depend on which came first, so
-/// that every mount shows the same.
-struct Namer<'a> {
-    schema: &'a StructType,
-    metadata: &'a Metadata,
-}
-
-impl Namer<'_> {
-    fn give(
-        &self,
-        names: &mut SortedMap<Arc<LiveFile>>,
-        files: &mut SortedMap<Arc<LiveFile>>,
-        file: Arc<LiveFile>,
-    ) {
-        let mut wanted = self.wanted(&file);
-        let mut file = file;
-        if let Some(holder) = names.get(&wanted) {
-            let holder = Arc::clone(holder);
-            if order(&file) < order(&holder) {
-                Self::put(names, files, &wanted, file);
-                file = holder;
-            }
-            wanted = disambiguate(&wanted, file.path.key());
-        }
-        Self::put(names, files, &wanted, file);
+impl<'a> FileRef<'a> {
+    /// As [`DataPath::key`].
+    pub fn key(&self) -> &'a str {
+        self.record.key()
     }
 
-    fn put(
-        names: &mut SortedMap<Arc<LiveFile>>,
-        files: &mut SortedMap<Arc<LiveFile>>,
-        visible: &str,
-        file: Arc<LiveFile>,
-    ) {
-        let file = Arc::unwrap_or_clone(file);
-        let named = Arc::new(LiveFile {
-            visible: visible.into(),
-            view: OnceLock::new(),
-            ..file
-        });
-        names.insert(visible, Arc::clone(&named));
-        files.insert(named.path.key(), Arc::clone(&named));
+    /// Bytes.
+    pub fn size(&self) -> i64 {
+        self.record.size
     }
 
-    /// After the file under `visible` has gone: the next that wants the name gets it.
-    fn inherit(
-        &self,
-        names: &mut SortedMap<Arc<LiveFile>>,
-        files: &mut SortedMap<Arc<LiveFile>>,
-        visible: &str,
-    ) {
-        let prefix = rivals(visible);
-        let next = names
-            .from(&prefix)
-            .take_while(|(name, _)| name.starts_with(&prefix))
-            .map(|(_, file)| file)
-            .filter(|file| self.wanted(file) == visible)
-            .min_by(|a, b| order(a).cmp(&order(b)))
-            .cloned();
-        if let Some(file) = next {
-            names.remove(&file.visible);
-            Self::put(names, files, visible, file);
-        }
+    /// Physical rows, dead ones included.
+    pub fn num_records(&self) -> Option<u64> {
+        self.record.num_records
     }
 
-    fn wanted(&self, file: &LiveFile) -> String {
-        visible_name(file, self.schema, self.metadata)
+    pub fn deleted_rows(&self) -> u64 {
+        self.record.deleted_rows()
     }
-}
 
-fn order(file: &LiveFile) -> (i64, &str) {
-    (file.add.modification_time, file.path.key())
-}
-
-fn visible_name(file: &LiveFile, schema: &StructType, metadata: &Metadata) -> String {
-    let mut visible = partition_dirs(
-        schema,
-        &metadata.partition_columns,
-        &file.add.partition_values,
-    );
-    let kept = file
-        .add
-        .tags
-        .as_ref()
-        .and_then(|tags| tags.get(NAME_TAG))
-        .and_then(Option::as_deref);
-    let base = kept.filter(|n| !n.is_empty()).unwrap_or_else(|| {
-        let key = file.path.key();
-        key.trim_end_matches('/').rsplit('/').next().unwrap_or(key)
-    });
-    visible.push_str(&plain_name(base));
-    visible
-}
-
-/// A name that no reader takes for hidden, that is one path segment and not too long.
-fn plain_name(base: &str) -> String {
-    let mut name = String::with_capacity(base.len());
-    for (i, c) in base.chars().enumerate() {
-        match c {
-            '/' => name.push_str("%2F"),
-            '\0' => name.push_str("%00"),
-            '.' if i == 0 => name.push_str("%2E"),
-            '_' if i == 0 => name.push_str("%5F"),
-            c => name.push(c),
-        }
+    /// A partition value by the column's logical and physical name; `None` is NULL.
+    pub fn partition_value(&self, logical: &str, physical: &str) -> Option<&'a str> {
+        let value = |name| self.record.partition_value(&self.scan.words, name);
+        value(physical).or_else(|| value(logical)).flatten()
     }
-    if name.len() > 255 {
-        let id = short_hash(base);
-        let mut end = 200;
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        let extension = if base.ends_with(".parquet") {
-            ".parquet"
-        } else {
-            ""
-        };
-        name = format!("{}~{id}{extension}", &name[..end]);
+
+    pub fn stats(&self) -> super::PackedStats<'a> {
+        self.record.stats(&self.scan.words)
     }
-    name
-}
 
-/// Two files may want one name: the later one gets the hash of its path.
-fn disambiguate(visible: &str, path: &str) -> String {
-    let id = short_hash(path);
-    match split_extension(visible) {
-        Some((stem, extension)) => format!("{stem}~{id}.{extension}"),
-        None => format!("{visible}~{id}"),
+    pub fn unpack(&self) -> Arc<LiveFile> {
+        self.scan.unpack(&self.record)
     }
-}
-
-/// What the names of all files start with that want `visible` and have not got it.
-fn rivals(visible: &str) -> String {
-    let stem = split_extension(visible).map_or(visible, |(stem, _)| stem);
-    format!("{stem}~")
-}
-
-fn split_extension(visible: &str) -> Option<(&str, &str)> {
-    visible
-        .rsplit_once('.')
-        .filter(|(_, extension)| !extension.contains('/'))
-}
-
-fn short_hash(text: &str) -> String {
-    use std::hash::Hasher as _;
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(text.as_bytes());
-    format!("{:016x}", hasher.finish())
 }

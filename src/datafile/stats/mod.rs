@@ -10,7 +10,7 @@ mod tests;
 
 pub use build::StatsBuilder;
 pub use footer::{Partial, footer_stats};
-pub use parse::FileStats;
+pub use parse::{FileStats, count, lower_bound, upper_bound};
 
 use std::collections::BTreeMap;
 

@@ -86,25 +86,35 @@ impl<'a> FileStats<'a> {
         count(self.nulls.leaf(path)?)
     }
 
-    /// A value that no value of the column is below. Zero is -0.0.
+    /// A value that no value of the column is below, as [`lower_bound`].
     pub fn min(&self, path: &[&str], data_type: &DataType) -> Option<Scalar> {
-        match scalar(self.min.leaf(path)?, data_type)? {
-            Scalar::Float(0.0) => Some(Scalar::Float(-0.0)),
-            Scalar::Double(0.0) => Some(Scalar::Double(-0.0)),
-            value => Some(value),
-        }
+        lower_bound(self.min.leaf(path)?, data_type)
     }
 
-    /// A value that no value of the column is above: for timestamps 999 µs more than the text says, since it
-    /// is cut. Zero is 0.0.
+    /// A value that no value of the column is above, as [`upper_bound`].
     pub fn max(&self, path: &[&str], data_type: &DataType) -> Option<Scalar> {
-        match scalar(self.max.leaf(path)?, data_type)? {
-            Scalar::Float(0.0) => Some(Scalar::Float(0.0)),
-            Scalar::Double(0.0) => Some(Scalar::Double(0.0)),
-            Scalar::Timestamp(us) => Some(Scalar::Timestamp(us.saturating_add(CUT_MICROS))),
-            Scalar::TimestampNtz(us) => Some(Scalar::TimestampNtz(us.saturating_add(CUT_MICROS))),
-            value => Some(value),
-        }
+        upper_bound(self.max.leaf(path)?, data_type)
+    }
+}
+
+/// A minimum from the JSON text of a value. Zero is -0.0.
+pub fn lower_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
+    match scalar(json, data_type)? {
+        Scalar::Float(0.0) => Some(Scalar::Float(-0.0)),
+        Scalar::Double(0.0) => Some(Scalar::Double(-0.0)),
+        value => Some(value),
+    }
+}
+
+/// A maximum from the JSON text of a value: for timestamps 999 µs more than the text says, since it is cut. Zero
+/// is 0.0.
+pub fn upper_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
+    match scalar(json, data_type)? {
+        Scalar::Float(0.0) => Some(Scalar::Float(0.0)),
+        Scalar::Double(0.0) => Some(Scalar::Double(0.0)),
+        Scalar::Timestamp(us) => Some(Scalar::Timestamp(us.saturating_add(CUT_MICROS))),
+        Scalar::TimestampNtz(us) => Some(Scalar::TimestampNtz(us.saturating_add(CUT_MICROS))),
+        value => Some(value),
     }
 }
 
@@ -181,7 +191,8 @@ fn unquote(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-fn count(text: &str) -> Option<u64> {
+/// A count from the JSON text of a value.
+pub fn count(text: &str) -> Option<u64> {
     let text = unquote(text)?;
     u64::try_from(whole(&text)?).ok()
 }

@@ -1,7 +1,7 @@
 //! Parquet and JSON files of a checkpoint to actions.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema, TimeUnit};
@@ -103,20 +103,38 @@ const COLUMNS: &[(&str, &[&str])] = &[
 pub fn read_checkpoint(name: &str, file: File, sink: Sink<'_>) -> Result<(), LogError> {
     check_nesting(&file).map_err(|e| read_failure(name, &e))?;
     let mut reader = guarded(name, || open(file))?;
-    while let Some(batch) = guarded(name, || reader.next().transpose().map_err(Into::into))? {
-        read_batch(name, &batch, sink)?;
-    }
-    Ok(())
+    // Decoding takes as long as what is done with the actions: a thread each.
+    std::thread::scope(|scope| {
+        let (sender, batches) = mpsc::sync_channel(2);
+        scope.spawn(move || {
+            loop {
+                let batch = guarded(name, || reader.next().transpose().map_err(Into::into));
+                let ends = !matches!(batch, Ok(Some(_)));
+                if sender.send(batch).is_err() || ends {
+                    return;
+                }
+            }
+        });
+        // Only the end itself is the end: a decoder that is gone has not delivered everything.
+        while let Some(batch) = batches.recv().unwrap_or_else(|_| Err(undecodable(name)))? {
+            read_batch(name, &batch, sink)?;
+        }
+        Ok(())
+    })
 }
 
 /// Some damage makes the Parquet decoder panic instead of failing. Its state is dropped then.
 fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, LogError> {
     match caught(decode) {
         Some(decoded) => decoded.map_err(|e| read_failure(file, &e)),
-        None => Err(LogError::Checkpoint {
-            file: file.to_owned(),
-            reason: "the Parquet decoder has failed on it".to_owned(),
-        }),
+        None => Err(undecodable(file)),
+    }
+}
+
+fn undecodable(file: &str) -> LogError {
+    LogError::Checkpoint {
+        file: file.to_owned(),
+        reason: "the Parquet decoder has failed on it".to_owned(),
     }
 }
 

@@ -1,0 +1,337 @@
+//! Files of the log to a state, on all cores: parsing and packing take the time, applying does not.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use super::TableError;
+use super::packed::{Dictionary, Packer};
+use super::replay::{Parsed, Replay};
+use super::segment::{Checkpoint, modified_ms};
+use crate::log::{
+    Action, CheckpointAction, LOG_DIR, LogError, LogName, each_action, read_checkpoint,
+    read_json_manifest,
+};
+use crate::store::{Dir, StoreError};
+
+/// What takes a state from one version to a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Commit(u64),
+    Compacted {
+        from: u64,
+        to: u64,
+        /// Whether all its commits are there, too.
+        optional: bool,
+    },
+}
+
+/// Steps that one thread parses at a time.
+const BLOCK: usize = 32;
+/// Actions of a checkpoint that are handed on at a time.
+const PART: usize = 1 << 14;
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Applies `steps` in order.
+///
+/// # Errors
+/// The first failure in the order of versions.
+pub(super) fn commits(dir: &Dir, replay: &mut Replay, steps: &[Step]) -> Result<(), TableError> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let log = dir.sub(Path::new(LOG_DIR))?;
+    let dictionary = replay.dictionary();
+    let source = Source {
+        log: &log,
+        table: dir.path(),
+        last: steps.last().copied(),
+    };
+    let blocks: Vec<&[Step]> = steps.chunks(BLOCK).collect();
+    let mut apply = |block: Vec<(Parsed, i64)>| {
+        let mut all = block.into_iter();
+        all.try_for_each(|(parsed, modified)| replay.apply(parsed, modified))
+    };
+    if blocks.len() == 1 {
+        return apply(source.block(&dictionary, steps)?);
+    }
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        // Blocks come out of order; a thread that is far ahead waits.
+        let (sender, receiver) = mpsc::sync_channel(2 * threads());
+        for _ in 0..threads().min(blocks.len()) {
+            let (sender, next, blocks) = (sender.clone(), &next, &blocks);
+            let (source, dictionary) = (&source, &dictionary);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(block) = blocks.get(index) else {
+                        return;
+                    };
+                    let parsed = source.block(dictionary, block);
+                    if sender.send((index, parsed)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut due = 0;
+        for (index, block) in receiver {
+            early.insert(index, block);
+            while let Some(block) = early.remove(&due) {
+                apply(block?)?;
+                due += 1;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Where commits come from.
+struct Source<'a> {
+    log: &'a Dir,
+    table: &'a Path,
+    /// The step whose time and commitInfo count.
+    last: Option<Step>,
+}
+
+impl Source<'_> {
+    fn block(
+        &self,
+        dictionary: &Dictionary,
+        steps: &[Step],
+    ) -> Result<Vec<(Parsed, i64)>, TableError> {
+        let mut packer = Packer::new(dictionary);
+        let mut body = Vec::new();
+        let mut all = Vec::with_capacity(steps.len());
+        for step in steps {
+            match *step {
+                Step::Commit(version) => {
+                    let name = LogName::commit(version);
+                    let read = self.step(&mut packer, &mut body, &name, version, *step)?;
+                    all.push(read.ok_or(TableError::Gap {
+                        missing: version,
+                        present: version,
+                    })?);
+                }
+                Step::Compacted { from, to, optional } => {
+                    let name = LogName::compacted(from, to);
+                    match self.step(&mut packer, &mut body, &name, to, *step) {
+                        Ok(Some(read)) => all.push(read),
+                        unread if optional => {
+                            if let Err(error) = unread {
+                                tracing::warn!(
+                                    table = %self.table.display(), %error,
+                                    "a log compaction can't be used; reading its commits"
+                                );
+                            }
+                            let commits: Vec<Step> = (from..=to).map(Step::Commit).collect();
+                            all.extend(self.block(dictionary, &commits)?);
+                        }
+                        Ok(None) => {
+                            return Err(TableError::Gap {
+                                missing: from,
+                                present: to,
+                            });
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// `None` when the file is not there.
+    fn step(
+        &self,
+        packer: &mut Packer<'_>,
+        body: &mut Vec<u8>,
+        name: &str,
+        version: u64,
+        step: Step,
+    ) -> Result<Option<(Parsed, i64)>, TableError> {
+        let path = Path::new(name);
+        let mut file = match self.log.open_file(path) {
+            Ok(file) => file,
+            Err(e) if e.is_absent() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let io = |source| StoreError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let is_last = self.last == Some(step);
+        let modified = if is_last {
+            modified_ms(&file.metadata().map_err(io)?)
+        } else {
+            0
+        };
+        body.clear();
+        file.read_to_end(body).map_err(io)?;
+        let mut parsed = Parsed::empty(version);
+        each_action(name, body, is_last, |action| {
+            parsed.commit_action(packer, self.table, action);
+        })?;
+        Ok(Some((parsed, modified)))
+    }
+}
+
+/// The state of the checkpoint of `version`, and how many live files it lists.
+///
+/// # Errors
+/// [`TableError`] when a file of it is missing or damaged.
+pub(super) fn checkpoint(
+    dir: &Dir,
+    version: u64,
+    checkpoint: &Checkpoint,
+) -> Result<(Replay, u64), TableError> {
+    let mut replay = Replay::default();
+    let mut adds = 0;
+    let mut sidecars = Vec::new();
+    let log = Path::new(LOG_DIR);
+    let files: Vec<(String, PathBuf)> = match checkpoint {
+        Checkpoint::Parquet(files) => files
+            .iter()
+            .map(|file| (file.clone(), log.join(file)))
+            .collect(),
+        Checkpoint::Json(file) => {
+            let dictionary = replay.dictionary();
+            let mut part = Part::new(dir.path(), version, &dictionary);
+            let body = dir.read(&log.join(file))?;
+            read_json_manifest(file, &body, &mut |action| {
+                part.take(action);
+                Ok(())
+            })?;
+            adds += part.adds;
+            sidecars.append(&mut part.sidecars);
+            replay.apply_checkpoint(part.parsed)?;
+            Vec::new()
+        }
+    };
+    adds += read_files(dir, version, &files, &mut replay, &mut sidecars)?;
+    let mut files = Vec::new();
+    for sidecar in sidecars {
+        let path = sidecar_path(&sidecar).ok_or_else(|| TableError::Outside(sidecar.clone()))?;
+        files.push((sidecar, path));
+    }
+    let mut none = Vec::new();
+    adds += read_files(dir, version, &files, &mut replay, &mut none)?;
+    // A checkpoint without any action is still one.
+    replay.apply_checkpoint(Parsed::empty(version))?;
+    Ok((replay, adds))
+}
+
+/// Reads Parquet files of a checkpoint, each by a thread; gives the number of live files.
+fn read_files(
+    dir: &Dir,
+    version: u64,
+    files: &[(String, PathBuf)],
+    replay: &mut Replay,
+    sidecars: &mut Vec<String>,
+) -> Result<u64, TableError> {
+    let mut adds = 0;
+    let dictionary = replay.dictionary();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(2 * threads());
+        for _ in 0..threads().min(files.len()) {
+            let (sender, next, dictionary) = (sender.clone(), &next, &dictionary);
+            scope.spawn(move || {
+                while let Some((name, path)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut part = Part::new(dir.path(), version, dictionary);
+                    let read = |part: &mut Part<'_>| -> Result<(), TableError> {
+                        let file: File = dir.open_file(path)?;
+                        read_checkpoint(name, file, &mut |action| {
+                            part.take(action);
+                            if part.parsed.len() < PART {
+                                return Ok(());
+                            }
+                            // Nobody listens when another file has failed.
+                            sender.send(Ok(part.hand_on())).map_err(|_| LogError::Read {
+                                file: name.clone(),
+                                reason: "the reading was given up".to_owned(),
+                                kind: crate::error::Kind::Unavailable,
+                            })
+                        })?;
+                        Ok(())
+                    };
+                    let done = read(&mut part);
+                    if sender.send(done.map(|()| part.hand_on())).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for part in receiver {
+            let (parsed, count, mut more) = part?;
+            adds += count;
+            sidecars.append(&mut more);
+            replay.apply_checkpoint(parsed)?;
+        }
+        Ok(adds)
+    })
+}
+
+/// A part of a checkpoint.
+struct Part<'a> {
+    table: &'a Path,
+    packer: Packer<'a>,
+    version: u64,
+    parsed: Parsed,
+    adds: u64,
+    sidecars: Vec<String>,
+}
+
+impl<'a> Part<'a> {
+    fn new(table: &'a Path, version: u64, dictionary: &'a Dictionary) -> Self {
+        Part {
+            table,
+            packer: Packer::new(dictionary),
+            version,
+            parsed: Parsed::empty(version),
+            adds: 0,
+            sidecars: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, action: CheckpointAction) {
+        match action {
+            CheckpointAction::Action(action) => {
+                self.adds += u64::from(matches!(action, Action::Add(_)));
+                self.parsed
+                    .checkpoint_action(&mut self.packer, self.table, action);
+            }
+            CheckpointAction::Sidecar(sidecar) => self.sidecars.push(sidecar.path),
+            CheckpointAction::CheckpointMetadata { .. } => {}
+        }
+    }
+
+    /// What has come so far: actions, live files among them, sidecars.
+    fn hand_on(&mut self) -> (Parsed, u64, Vec<String>) {
+        (
+            std::mem::replace(&mut self.parsed, Parsed::empty(self.version)),
+            std::mem::take(&mut self.adds),
+            std::mem::take(&mut self.sidecars),
+        )
+    }
+}
+
+/// A sidecar is named by its file name or, by some writers, by its path; it always lies in `_sidecars`.
+fn sidecar_path(text: &str) -> Option<PathBuf> {
+    let name = text
+        .rsplit('/')
+        .next()
+        .filter(|n| !n.is_empty() && *n != "..")?;
+    Some(Path::new(LOG_DIR).join("_sidecars").join(name))
+}
