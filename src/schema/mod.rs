@@ -1,6 +1,7 @@
 //! Columns and types as the Delta protocol has them (PROTOCOL.md D). Knows Arrow types; never files, logs or queries.
 
 mod arrow;
+mod calendar;
 mod field;
 pub mod partition;
 mod scalar;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
+pub(crate) use super::calendar::{format_date, parse_date};
+use super::calendar::{format_micros, parse_moment};
 use super::field::{DataType, Primitive, SchemaError};
 use super::scalar::Scalar;
 
@@ -55,7 +56,7 @@ pub fn parse_value(text: Option<&str>, data_type: &DataType) -> Result<Scalar, S
 /// them apart).
 ///
 /// # Errors
-/// [`SchemaError::NotPartitionable`] for binary that is not UTF-8.
+/// [`SchemaError::NotPartitionable`] for binary that is not UTF-8 or would not read back.
 pub fn format_value(value: &Scalar) -> Result<Option<String>, SchemaError> {
     Ok(Some(match value {
         Scalar::Null => return Ok(None),
@@ -65,34 +66,44 @@ pub fn format_value(value: &Scalar) -> Result<Option<String>, SchemaError> {
         Scalar::Integer(v) => v.to_string(),
         Scalar::Short(v) => v.to_string(),
         Scalar::Byte(v) => v.to_string(),
-        Scalar::Float(v) => java_float(f64::from(*v), &format!("{v:e}")),
-        Scalar::Double(v) => java_float(*v, &format!("{v:e}")),
+        Scalar::Float(v) => java_float(f64::from(*v), &format!("{v:e}"), &format!("{v:.1e}")),
+        Scalar::Double(v) => java_float(*v, &format!("{v:e}"), &format!("{v:.1e}")),
         Scalar::Decimal(v, _, scale) => format_decimal(*v, *scale),
         Scalar::Boolean(v) => v.to_string(),
         Scalar::Binary(v) if v.is_empty() => return Ok(None),
-        Scalar::Binary(v) => String::from_utf8(v.clone())
-            .map_err(|_| SchemaError::NotPartitionable("non-UTF-8 binary".to_owned()))?,
+        Scalar::Binary(v) => format_binary(v)?,
         Scalar::Date(days) => format_date(*days),
         Scalar::Timestamp(us) => format!("{}Z", format_micros(*us, 'T')),
         Scalar::TimestampNtz(us) => format_micros(*us, ' '),
     }))
 }
 
-/// Text of a number as Java's `Double.toString` gives it: `1.0`, `1.0E10`, `NaN`, `Infinity`.
-fn java_float(value: f64, scientific: &str) -> String {
+/// Text of a number as Java's `Double.toString` gives it: `1.0`, `1.0E10`, `NaN`, `Infinity`. `shortest` is the
+/// shortest scientific form that reads back, `two` the nearest of two digits: Java never has fewer, and takes the
+/// nearer one (`4.9E-324`, where `5e-324` would do).
+fn java_float(value: f64, shortest: &str, two: &str) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }
     if value.is_infinite() {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
+    let scientific = if shortest.contains('.') {
+        shortest
+    } else {
+        two
+    };
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", mantissa),
     };
-    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = mantissa.replacen('.', "", 1);
+    let digits = match digits.trim_end_matches('0') {
+        "" => "0",
+        significant => significant,
+    };
     if (-3..7).contains(&exponent) {
         let point = exponent + 1;
         let (whole, fraction) = if point <= 0 {
@@ -139,6 +150,8 @@ pub(crate) fn parse_decimal(text: &str, precision: u8, scale: i8) -> Option<i128
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
+    // However many zeros follow, they say nothing.
+    let fraction = fraction.trim_end_matches('0');
     let mut value: i128 = 0;
     for digit in whole.bytes().chain(fraction.bytes()) {
         if !digit.is_ascii_digit() {
@@ -180,75 +193,48 @@ pub(crate) fn format_decimal(value: i128, scale: i8) -> String {
     }
 }
 
-pub(crate) fn parse_date(text: &str) -> Option<i32> {
-    // Spark writes plain dates; some writers append a midnight.
-    let day = text.split([' ', 'T']).next()?;
-    let date = NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?;
-    i32::try_from(date.signed_duration_since(NaiveDate::default()).num_days()).ok()
-}
-
-pub(crate) fn format_date(days: i32) -> String {
-    let date = NaiveDate::default()
-        .checked_add_signed(chrono::TimeDelta::try_days(i64::from(days)).unwrap_or_default());
-    date.map_or_else(|| days.to_string(), |d| d.format("%Y-%m-%d").to_string())
-}
-
 /// Microseconds since the epoch of a zoned text, or of a zone-less one taken as UTC (D59: never the host's zone).
 pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
-    if let Ok(zoned) = DateTime::parse_from_rfc3339(text) {
-        return Some(zoned.timestamp_micros());
-    }
-    for format in ["%Y-%m-%d %H:%M:%S%.f%:z", "%Y-%m-%dT%H:%M:%S%.f%z"] {
-        if let Ok(zoned) = DateTime::parse_from_str(text, format) {
-            return Some(zoned.timestamp_micros());
-        }
-    }
-    parse_ntz(text.strip_suffix('Z').unwrap_or(text))
+    let moment = parse_moment(text)?;
+    moment.instant().or_else(|| moment.local())
 }
 
+/// Microseconds since the epoch of a text without a zone.
 pub(crate) fn parse_ntz(text: &str) -> Option<i64> {
-    for format in ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"] {
-        if let Ok(naive) = NaiveDateTime::parse_from_str(text, format) {
-            return Some(naive.and_utc().timestamp_micros());
-        }
-    }
-    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-    Some(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros())
+    parse_moment(text)?.local()
 }
 
-fn format_micros(us: i64, separator: char) -> String {
-    DateTime::from_timestamp_micros(us).map_or_else(
-        || us.to_string(),
-        |t| {
-            t.naive_utc()
-                .format(&format!("%Y-%m-%d{separator}%H:%M:%S%.6f"))
-                .to_string()
-        },
-    )
-}
-
-/// Undoes the `\u0001` escapes that Spark writes for binary partition values; other text is its UTF-8 bytes.
+/// The UTF-8 bytes of the text, or what `\u0001` stands for where the whole text is made of such escapes: delta-rs
+/// writes every byte as one, Spark none.
 fn parse_binary(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("\\u") {
-        bytes.extend_from_slice(&rest.as_bytes()[..at]);
-        let code = rest
-            .get(at + 2..at + 6)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &rest[at + 6..];
-            }
-            None => {
-                bytes.extend_from_slice(b"\\u");
-                rest = &rest[at + 2..];
-            }
-        }
+    escaped_bytes(text).unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+fn escaped_bytes(text: &str) -> Option<Vec<u8>> {
+    let (escapes, []) = text.as_bytes().as_chunks::<6>() else {
+        return None;
+    };
+    escapes
+        .iter()
+        .map(|escape| {
+            let hex = escape.strip_prefix(b"\\u00")?;
+            let hex = std::str::from_utf8(hex).ok()?;
+            hex.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
+            u8::from_str_radix(hex, 16).ok()
+        })
+        .collect()
+}
+
+/// # Errors
+/// [`SchemaError::NotPartitionable`] for bytes that no text gives back.
+fn format_binary(bytes: &[u8]) -> Result<String, SchemaError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if escaped_bytes(text).is_none() => Ok(text.to_owned()),
+        Ok(_) => Err(SchemaError::NotPartitionable(
+            "binary that looks like `\\u0041`".to_owned(),
+        )),
+        Err(_) => Err(SchemaError::NotPartitionable("non-UTF-8 binary".to_owned())),
     }
-    bytes.extend_from_slice(rest.as_bytes());
-    bytes
 }
 
 /// Hive's escaping of one side of `col=val`.
@@ -264,7 +250,8 @@ pub fn escape_dir(text: &str) -> String {
     out
 }
 
-/// Undoes [`escape_dir`]; `None` when an escape is cut short or the result is not UTF-8.
+/// Undoes [`escape_dir`]; a `%` that starts no escape stands for itself, as in Hive. `None` when the result is not
+/// UTF-8.
 pub fn unescape_dir(text: &str) -> Option<String> {
     percent_decode_str(text)
         .decode_utf8()
@@ -274,9 +261,12 @@ pub fn unescape_dir(text: &str) -> Option<String> {
 
 /// The directory `col=val` of one partition value.
 pub fn dir_name(column: &str, value: Option<&str>) -> String {
-    let value = value
-        .filter(|v| !v.is_empty())
-        .map_or_else(|| HIVE_DEFAULT.to_owned(), escape_dir);
+    let value = match value {
+        None | Some("") => HIVE_DEFAULT.to_owned(),
+        // The text that looks like NULL is not NULL.
+        Some(HIVE_DEFAULT) => HIVE_DEFAULT.replacen('_', "%5F", 1),
+        Some(value) => escape_dir(value),
+    };
     format!("{}={value}", escape_dir(column))
 }
 
@@ -324,104 +314,5 @@ pub fn decode_path(path: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(primitive: Primitive) -> DataType {
-        DataType::Primitive(primitive)
-    }
-
-    fn round(text: &str, primitive: Primitive) -> String {
-        format_value(&parse_value(Some(text), &of(primitive)).unwrap())
-            .unwrap()
-            .unwrap()
-    }
-
-    #[test]
-    fn values_keep_their_text() {
-        assert_eq!(round("-0.10", Primitive::Decimal(10, 2)), "-0.10");
-        assert_eq!(round("1.5", Primitive::Decimal(10, 2)), "1.50");
-        assert_eq!(round("0", Primitive::Decimal(10, 2)), "0.00");
-        assert_eq!(round("1969-12-31", Primitive::Date), "1969-12-31");
-        assert_eq!(round("true", Primitive::Boolean), "true");
-        assert_eq!(
-            round("2020-01-01 00:00:00", Primitive::Timestamp),
-            "2020-01-01T00:00:00.000000Z"
-        );
-        assert_eq!(
-            round("2020-01-01T01:00:00+01:00", Primitive::Timestamp),
-            "2020-01-01T00:00:00.000000Z"
-        );
-        assert_eq!(
-            round("2020-01-01 00:00:00.5", Primitive::TimestampNtz),
-            "2020-01-01 00:00:00.500000"
-        );
-    }
-
-    #[test]
-    fn a_timestamp_before_1970_keeps_its_second() {
-        // D60
-        assert_eq!(
-            format_value(&Scalar::Timestamp(-2_342_342_342))
-                .unwrap()
-                .unwrap(),
-            "1969-12-31T23:20:57.657658Z"
-        );
-    }
-
-    #[test]
-    fn floats_are_written_as_java_does() {
-        for (value, text) in [
-            (1.0, "1.0"),
-            (1e10, "1.0E10"),
-            (0.001, "0.001"),
-            (1e-4, "1.0E-4"),
-            (1_234_567.0, "1234567.0"),
-            (12_345_678.0, "1.2345678E7"),
-            (-0.0, "-0.0"),
-            (f64::INFINITY, "Infinity"),
-        ] {
-            assert_eq!(format_value(&Scalar::Double(value)).unwrap().unwrap(), text);
-            assert_eq!(
-                parse_value(Some(text), &of(Primitive::Double)).unwrap(),
-                Scalar::Double(value)
-            );
-        }
-        assert_eq!(
-            format_value(&Scalar::Float(f32::NAN)).unwrap().unwrap(),
-            "NaN"
-        );
-        assert_eq!(format_value(&Scalar::Float(0.1)).unwrap().unwrap(), "0.1");
-    }
-
-    #[test]
-    fn odd_values_become_one_path_segment_and_come_back() {
-        // D55, D56
-        for value in [
-            "a/b", "50%", "a b", "x=y", "#", "?", "é", "\"q\"", "it's", "a:b", "..", "\u{1}",
-        ] {
-            let dir = dir_name("p", Some(value));
-            assert!(!dir.contains('/'), "{dir}");
-            assert_eq!(
-                parse_dir(&dir),
-                Some(("p".to_owned(), Some(value.to_owned())))
-            );
-            let path = encode_path(&format!("{dir}/f.parquet"));
-            assert_eq!(decode_path(&path), Some(format!("{dir}/f.parquet")));
-        }
-        assert_eq!(encode_path(&dir_name("p", Some("a:b"))), "p=a%253Ab");
-        assert_eq!(dir_name("p", None), "p=__HIVE_DEFAULT_PARTITION__");
-        assert_eq!(dir_name("p", Some("")), "p=__HIVE_DEFAULT_PARTITION__");
-    }
-
-    #[test]
-    fn a_decimal_that_does_not_fit_is_refused() {
-        assert_eq!(parse_decimal("100", 3, 1), None);
-        assert_eq!(parse_decimal("0.05", 3, 1), None);
-        assert_eq!(parse_decimal("1E2", 5, 1), Some(1000));
-        assert_eq!(
-            parse_decimal("99999999999999999999999999999999999999", 38, 0).map(|v| v > 0),
-            Some(true)
-        );
-    }
-}
+#[path = "partition_tests.rs"]
+mod tests;
