@@ -1,6 +1,7 @@
 //! Which files can hold a matching row, from partition values and statistics. Never says that a file with a
 //! matching row has none: statistics are outer bounds, and what is unknown is kept.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -302,10 +303,7 @@ impl ByStats {
     /// Whether each file may hold a matching row.
     fn keep(&self, files: &[FileFacts<'_>]) -> Vec<bool> {
         let ask = |files| {
-            self.rule.prune(&Statistics {
-                files,
-                columns: &self.columns,
-            })
+            self.rule.prune(&Statistics::new(files, &self.columns))
         };
         match ask(files) {
             Ok(keep) if keep.len() == files.len() => keep,
@@ -401,6 +399,15 @@ impl StatColumn {
         })
     }
 
+    /// Both bounds; neither where they contradict each other.
+    fn bounds(&self, file: &FileFacts<'_>) -> (Option<ScalarValue>, Option<ScalarValue>) {
+        let (min, max) = (self.min(file), self.max(file));
+        match (&min, &max) {
+            (Some(least), Some(most)) if least > most => (None, None),
+            _ => (min, max),
+        }
+    }
+
     fn min(&self, file: &FileFacts<'_>) -> Option<ScalarValue> {
         let value = match self.known_partition(file) {
             Some(value) => return exactly(value, &self.arrow),
@@ -440,8 +447,21 @@ impl StatColumn {
             let value = file.partition.get(&self.name)?;
             return Some(if *value == Scalar::Null { rows } else { 0 });
         }
-        let nulls = file.bounds.null_count(&self.path)?;
-        (nulls == 0 || file.num_records == Some(nulls)).then_some(nulls)
+        // No file is written for no row: whoever says so counts nothing.
+        if file.num_records == Some(0) {
+            return None;
+        }
+        match file.bounds.null_count(&self.path)? {
+            0 => Some(0),
+            // Values that have a bound are not NULL.
+            nulls if file.num_records == Some(nulls) && !self.has_bound(file) => Some(nulls),
+            _ => None,
+        }
+    }
+
+    fn has_bound(&self, file: &FileFacts<'_>) -> bool {
+        let known = |bound: Option<Scalar>| bound.is_some_and(|value| value != Scalar::Null);
+        known(file.bounds.min(&self.path)) || known(file.bounds.max(&self.path))
     }
 
     fn known_partition<'f>(&self, file: &'f FileFacts<'_>) -> Option<&'f Scalar> {
@@ -454,46 +474,53 @@ impl StatColumn {
     }
 }
 
-/// The rule only compares this with null counts, of which we give none and all.
+/// The rule only compares this with null counts, of which we give none and all: it is never 0.
 fn rows_of(file: &FileFacts<'_>) -> u64 {
-    file.num_records.unwrap_or(1)
+    file.num_records.unwrap_or(1).max(1)
 }
 
 struct Statistics<'a> {
     files: &'a [FileFacts<'a>],
     columns: &'a [StatColumn],
+    /// Minima and maxima of each of `columns`, once they are asked for.
+    bounds: Vec<OnceCell<Option<(ArrayRef, ArrayRef)>>>,
 }
 
-impl Statistics<'_> {
-    fn column(&self, column: &Column) -> Option<&StatColumn> {
-        self.columns
-            .iter()
-            .find(|c| c.name == column.name && c.primitive.is_some())
+impl<'a> Statistics<'a> {
+    fn new(files: &'a [FileFacts<'a>], columns: &'a [StatColumn]) -> Self {
+        Statistics {
+            files,
+            columns,
+            bounds: columns.iter().map(|_| OnceCell::new()).collect(),
+        }
     }
 
-    fn values(
-        &self,
-        column: &Column,
-        value: impl Fn(&StatColumn, &FileFacts<'_>) -> Option<ScalarValue>,
-    ) -> Option<ArrayRef> {
-        let column = self.column(column)?;
-        let null = ScalarValue::try_new_null(&column.arrow).ok()?;
-        let values = self
-            .files
-            .iter()
-            .map(|file| value(column, file).unwrap_or_else(|| null.clone()))
-            .collect();
-        to_array(values, &column.arrow).ok()
+    fn bounds(&self, column: &Column) -> Option<&(ArrayRef, ArrayRef)> {
+        let index = self.columns.iter().position(|c| c.name == column.name)?;
+        let column = self.columns.get(index)?;
+        let made = self.bounds.get(index)?.get_or_init(|| {
+            column.primitive.as_ref()?;
+            let null = ScalarValue::try_new_null(&column.arrow).ok()?;
+            let (mut least, mut most) = (Vec::new(), Vec::new());
+            for file in self.files {
+                let (min, max) = column.bounds(file);
+                least.push(min.unwrap_or_else(|| null.clone()));
+                most.push(max.unwrap_or_else(|| null.clone()));
+            }
+            let least = to_array(least, &column.arrow).ok()?;
+            Some((least, to_array(most, &column.arrow).ok()?))
+        });
+        made.as_ref()
     }
 }
 
 impl PruningStatistics for Statistics<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.values(column, StatColumn::min)
+        Some(Arc::clone(&self.bounds(column)?.0))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.values(column, StatColumn::max)
+        Some(Arc::clone(&self.bounds(column)?.1))
     }
 
     fn num_containers(&self) -> usize {

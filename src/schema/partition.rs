@@ -199,6 +199,11 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
     moment.instant().or_else(|| moment.local())
 }
 
+/// Microseconds since the epoch of a text with a zone.
+pub(crate) fn parse_instant(text: &str) -> Option<i64> {
+    parse_moment(text)?.instant()
+}
+
 /// Microseconds since the epoch of a text without a zone.
 pub(crate) fn parse_ntz(text: &str) -> Option<i64> {
     parse_moment(text)?.local()

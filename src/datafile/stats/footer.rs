@@ -137,7 +137,7 @@ fn bounds(
         !stats.is_min_max_deprecated()
             && matches!(order, ColumnOrder::TYPE_DEFINED_ORDER(found) if found == wanted)
     };
-    let one = |value: Value<'_>| scalar(primitive, value);
+    let one = |value: Value<'_>| scalar(primitive, value).filter(within_precision);
     match stats {
         Statistics::Int32(v) => Some((
             one(Value::Int(i64::from(*v.min_opt()?)))?,
@@ -184,6 +184,16 @@ fn scalar(primitive: &Primitive, value: Value<'_>) -> Option<Scalar> {
         }
         _ => return None,
     })
+}
+
+/// A decimal of more digits than its type has is no bound that the log could say.
+fn within_precision(value: &Scalar) -> bool {
+    match value {
+        Scalar::Decimal(v, precision, _) => 10_u128
+            .checked_pow(u32::from(*precision))
+            .is_none_or(|limit| v.unsigned_abs() < limit),
+        _ => true,
+    }
 }
 
 /// A two's complement number.

@@ -5,6 +5,7 @@ mod bound;
 mod build;
 mod footer;
 mod parse;
+mod widen;
 #[cfg(test)]
 mod tests;
 

@@ -1,12 +1,15 @@
-//! Statistics read back from the log, for pruning. Writers differ: what can't be understood is absent.
+//! Statistics read back from the log, for pruning. Writers differ: what can't be understood is absent, and what is
+//! known to be rounded by some writer is widened by as much.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::schema::partition::{parse_date, parse_decimal, parse_ntz, parse_timestamp};
+use super::widen::{Side, decimal, legacy_max, moment};
+use crate::schema::partition::{parse_date, parse_decimal, parse_ntz};
 use crate::schema::{DataType, Primitive, Scalar};
 
 /// What a timestamp in the log may be below the true one: it is cut to milliseconds (PROTOCOL.md E).
@@ -99,7 +102,7 @@ impl<'a> FileStats<'a> {
 
 /// A minimum from the JSON text of a value. Zero is -0.0.
 pub fn lower_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
-    match scalar(json, data_type)? {
+    match scalar(json, data_type, Side::Min)? {
         Scalar::Float(0.0) => Some(Scalar::Float(-0.0)),
         Scalar::Double(0.0) => Some(Scalar::Double(-0.0)),
         value => Some(value),
@@ -109,7 +112,7 @@ pub fn lower_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
 /// A maximum from the JSON text of a value: for timestamps 999 µs more than the text says, since it is cut. Zero
 /// is 0.0.
 pub fn upper_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
-    match scalar(json, data_type)? {
+    match scalar(json, data_type, Side::Max)? {
         Scalar::Float(0.0) => Some(Scalar::Float(0.0)),
         Scalar::Double(0.0) => Some(Scalar::Double(0.0)),
         Scalar::Timestamp(us) => Some(Scalar::Timestamp(us.saturating_add(CUT_MICROS))),
@@ -130,15 +133,18 @@ impl<'a> Node<'a> {
         if depth == MAX_DEPTH {
             return Node::default();
         }
-        // A name that stands twice: the last wins, as everywhere in JSON.
-        let children = serde_json::from_str::<Children<'a>>(text)
-            .map(|children| {
-                let entries = children.0.into_iter();
-                entries
-                    .map(|(name, raw)| (name, Node::parse(raw.get(), depth + 1)))
-                    .collect()
-            })
-            .unwrap_or_default();
+        let mut children: BTreeMap<Cow<'a, str>, Node<'a>> = BTreeMap::new();
+        for (name, raw) in serde_json::from_str::<Children<'a>>(text).map_or_else(|_| Vec::new(), |c| c.0) {
+            match children.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(Node::parse(raw.get(), depth + 1));
+                }
+                // A name that stands twice says nothing: which of the two is meant?
+                Entry::Occupied(mut place) => {
+                    place.insert(Node::default());
+                }
+            }
+        }
         Node {
             text: None,
             children,
@@ -197,29 +203,37 @@ pub fn count(text: &str) -> Option<u64> {
     u64::try_from(whole(&text)?).ok()
 }
 
-/// An integer however it is written: `7`, `7.0`, `7e0`.
+/// An integer however it is written: `7`, `7.0`, `7e0`. One that went through a double is believed only as far as
+/// doubles count one by one.
 fn whole(text: &str) -> Option<i128> {
-    text.parse().ok().or_else(|| parse_decimal(text, 38, 0))
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    parse_decimal(text, 38, 0).filter(|v| v.unsigned_abs() <= 1 << 53)
 }
 
-fn scalar(text: &str, data_type: &DataType) -> Option<Scalar> {
+fn scalar(text: &str, data_type: &DataType, side: Side) -> Option<Scalar> {
     let DataType::Primitive(primitive) = data_type else {
         return None;
     };
     let quoted = text.starts_with('"');
     let text = unquote(text)?;
     Some(match primitive {
-        Primitive::String if quoted => Scalar::String(text.into_owned()),
+        Primitive::String if !quoted => return None,
+        Primitive::String => Scalar::String(match side {
+            Side::Min => text.into_owned(),
+            Side::Max => legacy_max(text.into_owned())?,
+        }),
         Primitive::Long => Scalar::Long(i64::try_from(whole(&text)?).ok()?),
         Primitive::Integer => Scalar::Integer(i32::try_from(whole(&text)?).ok()?),
         Primitive::Short => Scalar::Short(i16::try_from(whole(&text)?).ok()?),
         Primitive::Byte => Scalar::Byte(i8::try_from(whole(&text)?).ok()?),
         Primitive::Float => Scalar::Float(float(&text, f32::is_finite)?),
         Primitive::Double => Scalar::Double(float(&text, f64::is_finite)?),
-        Primitive::Decimal(p, s) => Scalar::Decimal(parse_decimal(&text, *p, *s)?, *p, *s),
+        Primitive::Decimal(p, s) => Scalar::Decimal(decimal(&text, *p, *s, side)?, *p, *s),
         Primitive::Boolean => Scalar::Boolean(text.parse().ok()?),
         Primitive::Date => Scalar::Date(parse_date(&text)?),
-        Primitive::Timestamp => Scalar::Timestamp(parse_timestamp(&text)?),
+        Primitive::Timestamp => Scalar::Timestamp(moment(&text, side)?),
         Primitive::TimestampNtz => {
             Scalar::TimestampNtz(parse_ntz(text.strip_suffix('Z').unwrap_or(&text))?)
         }
