@@ -18,7 +18,9 @@ use super::convert::{
 };
 use super::error::DataFileError;
 use super::source::{Batches, Source};
-use crate::schema::{Scalar, SchemaError, StructType, arrow_schema, partition::parse_value};
+use crate::schema::{
+    Scalar, SchemaError, StructType, arrow_schema, check_type_changes, partition::parse_value,
+};
 
 /// More runs of live rows than this are kept as bits.
 const MANY_RUNS: usize = 100_000;
@@ -78,7 +80,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`super::inspect`]; [`DataFileError::Type`] when a column's stored type does not widen to the
-    /// table's; [`DataFileError::NoFieldIds`]; [`DataFileError::DeadRow`].
+    /// table's, [`SchemaError::TypeChange`] when how it should is unknown; [`DataFileError::NoFieldIds`]; [`DataFileError::DeadRow`].
     pub fn open(
         file: File,
         schema: &StructType,
@@ -94,6 +96,7 @@ impl Reader {
             .iter()
             .map(|name| schema.field(name).cloned().ok_or_else(|| unknown(name)))
             .collect::<Result<Vec<_>, _>>()?;
+        fields.iter().try_for_each(check_type_changes)?;
         let columns = StructType { fields };
         let file_schema = source.schema();
         let with_ids =

@@ -24,12 +24,10 @@ use super::functions::opaque;
 use super::session;
 use super::typing::{Typing, path_of, physical};
 
-/// Field metadata of a widened column (PROTOCOL.md D).
-const TYPE_CHANGES: &str = "delta.typeChanges";
-
 /// Outer bounds of the values in one file. `column` is a path of logical names. `None` is unknown.
 ///
-/// A bound may be wider than the values, never narrower: rounding is the implementer's to undo.
+/// A bound may be wider than the values, never narrower: rounding is the implementer's to undo, and so is what text of
+/// a column's former type is in the new one.
 pub trait Bounds {
     /// At most every value that is not NULL.
     fn min(&self, column: &[String]) -> Option<Scalar>;
@@ -255,7 +253,6 @@ struct StatColumn {
     primitive: Option<Primitive>,
     arrow: Arrow,
     partition: bool,
-    widened: bool,
 }
 
 impl ByStats {
@@ -302,9 +299,7 @@ impl ByStats {
 
     /// Whether each file may hold a matching row.
     fn keep(&self, files: &[FileFacts<'_>]) -> Vec<bool> {
-        let ask = |files| {
-            self.rule.prune(&Statistics::new(files, &self.columns))
-        };
+        let ask = |files| self.rule.prune(&Statistics::new(files, &self.columns));
         match ask(files) {
             Ok(keep) if keep.len() == files.len() => keep,
             // Some bound cannot be cast or computed with: that file alone must be read.
@@ -372,14 +367,12 @@ impl StatColumn {
         of_partition: &dyn Fn(&str) -> bool,
     ) -> Option<Self> {
         let mut field: Option<&StructField> = None;
-        let mut widened = false;
         for step in &path {
             field = match field.map(|f| &f.data_type) {
                 None => schema.field(step),
                 Some(DataType::Struct(inner)) => inner.field(step),
                 Some(_) => None,
             };
-            widened |= field.is_some_and(|f| f.metadata.contains_key(TYPE_CHANGES));
         }
         let field = field?;
         let partition = matches!(path.as_slice(), [top] if of_partition(top));
@@ -394,7 +387,6 @@ impl StatColumn {
             primitive,
             arrow: arrow_type(&field.data_type).ok()?,
             partition,
-            widened,
             path,
         })
     }
@@ -413,10 +405,6 @@ impl StatColumn {
             Some(value) => return exactly(value, &self.arrow),
             None => file.bounds.min(&self.path)?,
         };
-        // A float's shortest text is not its value as a double.
-        if self.widened && self.primitive == Some(Primitive::Double) {
-            return None;
-        }
         exactly(&value, &self.arrow).filter(|v| !is_nan(v))
     }
 
@@ -426,7 +414,7 @@ impl StatColumn {
             None => file.bounds.max(&self.path)?,
         };
         let floats = matches!(self.primitive, Some(Primitive::Float | Primitive::Double));
-        if floats && (self.widened || !file.bounds.nan_free(&self.path)) {
+        if floats && !file.bounds.nan_free(&self.path) {
             return None;
         }
         let value = match value {

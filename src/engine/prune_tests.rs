@@ -908,6 +908,46 @@ fn statistics_of_the_old_type_of_a_widened_column() {
 }
 
 #[test]
+fn statistics_that_contradict_themselves_refute_nothing() {
+    let stats = |min, max, nulls| Stats {
+        min,
+        max,
+        nulls: Some(nulls),
+    };
+    let swapped = stats(Scalar::Integer(20), Scalar::Integer(10), 0);
+    for sql in ["i = 15", "i < 5", "i > 25", "i IN (1, 2)"] {
+        assert_eq!(verdict(sql, &swapped), Verdict::SomeRows, "{sql}");
+    }
+    // All of the ten rows are NULL, yet there is a least one.
+    let full = stats(Scalar::Integer(10), Scalar::Integer(20), 10);
+    assert_eq!(verdict("i IS NOT NULL", &full), Verdict::SomeRows);
+    assert_eq!(verdict("i = 15", &full), Verdict::SomeRows);
+    assert_eq!(verdict("i = 25", &full), Verdict::NoRow);
+    let more = stats(Scalar::Null, Scalar::Null, 11);
+    assert_eq!(verdict("i IS NOT NULL", &more), Verdict::SomeRows);
+    // Nobody writes a file without a row.
+    let empty = stats(Scalar::Null, Scalar::Null, 0);
+    for sql in [
+        "i = 1",
+        "i IS NULL",
+        "i IS NOT NULL",
+        "i IS NOT NULL AND p = 'a'",
+    ] {
+        let facts = FileFacts {
+            partition: BTreeMap::from([("p".to_owned(), Scalar::String("a".to_owned()))]),
+            num_records: Some(0),
+            bounds: &empty,
+        };
+        let predicate = Predicate::parse(sql, &schema(), &partition_columns(), 0).unwrap();
+        assert_eq!(
+            predicate.verdict(&[facts]).unwrap(),
+            [Verdict::SomeRows],
+            "{sql}"
+        );
+    }
+}
+
+#[test]
 #[ignore = "a measurement"]
 fn a_hundred_thousand_files() {
     let clock = crate::env::Env::real();

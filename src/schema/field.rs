@@ -30,17 +30,36 @@ pub enum SchemaError {
     NotPartitionable(String),
     #[error("a column has an empty name")]
     EmptyName,
+    #[error(
+        "column `{column}` was changed from {from} to {to}, a change that is not known to deltafs"
+    )]
+    TypeChange {
+        column: String,
+        from: String,
+        to: String,
+    },
 }
 
 impl Failure for SchemaError {
     fn kind(&self) -> Kind {
         match self {
             SchemaError::Json(_) => Kind::Corrupt,
+            SchemaError::TypeChange { .. } => Kind::Unsupported,
             SchemaError::Duplicate(..)
             | SchemaError::NoDeltaType { .. }
             | SchemaError::Value { .. }
             | SchemaError::NotPartitionable(_)
             | SchemaError::EmptyName => Kind::Invalid,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            SchemaError::TypeChange { .. } => Some(
+                "leave the column out, or rewrite the table with the system that changed it"
+                    .to_owned(),
+            ),
+            _ => None,
         }
     }
 }

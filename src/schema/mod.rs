@@ -5,6 +5,7 @@ mod calendar;
 mod field;
 pub mod partition;
 mod scalar;
+mod widen;
 
 pub use arrow::{arrow_schema, arrow_type, from_arrow_schema, from_arrow_type};
 pub use field::{
@@ -12,3 +13,4 @@ pub use field::{
     SchemaError, StructField, StructType,
 };
 pub use scalar::Scalar;
+pub use widen::{check_type_changes, is_widening};

@@ -5,9 +5,9 @@ mod bound;
 mod build;
 mod footer;
 mod parse;
-mod widen;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 pub use build::StatsBuilder;
 pub use footer::{Partial, footer_stats};

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::widen::{Side, decimal, legacy_max, moment};
+use super::widen::{Side, decimal, double, legacy_max, moment};
 use crate::schema::partition::{parse_date, parse_decimal, parse_ntz};
 use crate::schema::{DataType, Primitive, Scalar};
 
@@ -100,7 +100,7 @@ impl<'a> FileStats<'a> {
     }
 }
 
-/// A minimum from the JSON text of a value. Zero is -0.0.
+/// A minimum from the JSON text of a value, whatever narrower type the column had (PROTOCOL.md D). Zero is -0.0.
 pub fn lower_bound(json: &str, data_type: &DataType) -> Option<Scalar> {
     match scalar(json, data_type, Side::Min)? {
         Scalar::Float(0.0) => Some(Scalar::Float(-0.0)),
@@ -134,7 +134,9 @@ impl<'a> Node<'a> {
             return Node::default();
         }
         let mut children: BTreeMap<Cow<'a, str>, Node<'a>> = BTreeMap::new();
-        for (name, raw) in serde_json::from_str::<Children<'a>>(text).map_or_else(|_| Vec::new(), |c| c.0) {
+        for (name, raw) in
+            serde_json::from_str::<Children<'a>>(text).map_or_else(|_| Vec::new(), |c| c.0)
+        {
             match children.entry(name) {
                 Entry::Vacant(place) => {
                     place.insert(Node::parse(raw.get(), depth + 1));
@@ -229,7 +231,7 @@ fn scalar(text: &str, data_type: &DataType, side: Side) -> Option<Scalar> {
         Primitive::Short => Scalar::Short(i16::try_from(whole(&text)?).ok()?),
         Primitive::Byte => Scalar::Byte(i8::try_from(whole(&text)?).ok()?),
         Primitive::Float => Scalar::Float(float(&text, f32::is_finite)?),
-        Primitive::Double => Scalar::Double(float(&text, f64::is_finite)?),
+        Primitive::Double => Scalar::Double(double(float(&text, f64::is_finite)?, side)),
         Primitive::Decimal(p, s) => Scalar::Decimal(decimal(&text, *p, *s, side)?, *p, *s),
         Primitive::Boolean => Scalar::Boolean(text.parse().ok()?),
         Primitive::Date => Scalar::Date(parse_date(&text)?),

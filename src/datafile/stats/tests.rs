@@ -506,3 +506,162 @@ fn physical_names_are_used() {
     assert!(scanned(&schema, &[rows]).contains("\"minValues\":{\"col-1\":1}"));
     assert_eq!(MappingMode::default(), MappingMode::None);
 }
+
+fn bounds_of(kind: &str, min: &str, max: &str) -> (Option<Scalar>, Option<Scalar>) {
+    let json = format!("{{\"minValues\":{{\"v\":{min}}},\"maxValues\":{{\"v\":{max}}}}}");
+    let stats = FileStats::parse(&json);
+    let ty = data_type(kind);
+    (stats.min(&["v"], &ty), stats.max(&["v"], &ty))
+}
+
+#[test]
+fn decimals_that_went_through_a_double_are_widened() {
+    // What delta-rs 1.6 writes for 9007199254740993.01 and .03: both bounds are above the values.
+    let unscaled = |v: Option<Scalar>| match v {
+        Some(Scalar::Decimal(v, ..)) => v,
+        other => panic!("{other:?}"),
+    };
+    let (min, max) = bounds_of("decimal(18,2)", "9007199254740994.0", "9007199254740994.0");
+    assert!(unscaled(min) <= 900_719_925_474_099_301);
+    assert!(unscaled(max) >= 900_719_925_474_099_403);
+    let (min, max) = bounds_of("decimal(38,19)", "0.12345678901234568", "1e16");
+    assert!(unscaled(min) <= 1_234_567_890_123_456_789);
+    assert!(unscaled(max) >= 99_999_999_999_999_999_999_999_999_999_999_999);
+    // What a double can tell apart, and what has more digits than one, is exact.
+    let exact = bounds_of("decimal(18,2)", "\"1234567890123.45\"", "1234567890123.45");
+    assert_eq!(exact.0, Some(Scalar::Decimal(123_456_789_012_345, 18, 2)));
+    assert_eq!(exact.0, exact.1);
+    let long = "9999999999999999.9999999999999999";
+    let (min, max) = bounds_of("decimal(32,16)", long, long);
+    assert_eq!(
+        unscaled(min.clone()),
+        99_999_999_999_999_999_999_999_999_999_999
+    );
+    assert_eq!(min, max);
+    // Never beyond what the type holds.
+    let (min, max) = bounds_of("decimal(16,0)", "-9999999999999999", "9999999999999999");
+    assert_eq!(unscaled(min), -9_999_999_999_999_999);
+    assert_eq!(unscaled(max), 9_999_999_999_999_999);
+}
+
+#[test]
+fn integers_that_went_through_a_double_are_believed_while_doubles_count() {
+    let (min, max) = bounds_of("long", "9007199254740992.0", "9.007199254740994e15");
+    assert_eq!(min, Some(Scalar::Long(1 << 53)));
+    assert_eq!(max, None);
+    let (min, _) = bounds_of("long", "9223372036854775807", "0");
+    assert_eq!(min, Some(Scalar::Long(i64::MAX)));
+}
+
+#[test]
+fn a_double_may_have_been_a_float() {
+    // 0.7 as a float is less than 0.7, 0.1 is more.
+    let (min, max) = bounds_of("double", "0.7", "0.1");
+    assert_eq!(min, Some(Scalar::Double(f64::from(0.7_f32))));
+    assert_eq!(max, Some(Scalar::Double(f64::from(0.1_f32))));
+    let (min, max) = bounds_of("double", "0.1", "0.7");
+    assert_eq!(
+        (min, max),
+        (Some(Scalar::Double(0.1)), Some(Scalar::Double(0.7)))
+    );
+    let (min, max) = bounds_of("double", "-1e300", "1e300");
+    assert_eq!(
+        (min, max),
+        (Some(Scalar::Double(-1e300)), Some(Scalar::Double(1e300)))
+    );
+}
+
+#[test]
+fn the_tie_breaker_of_old_spark_is_below_four_byte_characters() {
+    let a31 = "a".repeat(31);
+    let max = |text: &str| match bounds_of("string", "0", &format!("\"{text}\"")).1 {
+        Some(Scalar::String(max)) => Some(max),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    // Cut behind 32 characters, before and inside of a 🦀.
+    for (log, value) in [
+        (format!("{a31}a\u{fffd}"), format!("{a31}a🦀")),
+        (format!("{a31}?\u{fffd}"), format!("{a31}🦀b")),
+        (
+            format!("{a31}a\u{fffd}"),
+            format!("{a31}a\u{10ffff}\u{10ffff}b"),
+        ),
+    ] {
+        assert!(log < value, "or there was no fault");
+        assert!(max(&log).unwrap() > value, "{log}");
+    }
+    assert_eq!(max("ab\u{fffd}").as_deref(), Some("ac"));
+    assert_eq!(max("a\u{d7ff}\u{fffd}").as_deref(), Some("a\u{e000}"));
+    assert_eq!(max("a\u{10ffff}\u{fffd}").as_deref(), Some("b"));
+    assert_eq!(max("\u{10ffff}\u{fffd}"), None);
+    assert_eq!(max("\u{fffd}"), None);
+    assert_eq!(max("ab?").as_deref(), Some("ab?"));
+}
+
+#[test]
+fn a_moment_without_a_zone_may_be_of_any() {
+    // D59
+    let hours = |h: i64| h * 3_600_000_000;
+    let (min, max) = bounds_of(
+        "timestamp",
+        "\"1970-01-02 00:00:00\"",
+        "\"1970-01-02T00:00\"",
+    );
+    assert_eq!(min, Some(Scalar::Timestamp(hours(24 - 18))));
+    assert_eq!(max, Some(Scalar::Timestamp(hours(24 + 18) + 999)));
+    let (min, max) = bounds_of(
+        "timestamp_ntz",
+        "\"1970-01-02\"",
+        "\"1970-01-02T00:00:00+01:00\"",
+    );
+    assert_eq!(min, Some(Scalar::TimestampNtz(hours(24))));
+    assert_eq!(max, None);
+    let (min, _) = bounds_of("timestamp", "\"+10000-01-01T00:00:00.000Z\"", "0");
+    assert_eq!(min, Some(Scalar::Timestamp(253_402_300_800_000_000)));
+}
+
+#[test]
+fn a_name_that_stands_twice_says_nothing() {
+    let json = r#"{"numRecords":2,"minValues":{"a":1,"b":{"c":1},"\u0061":5,"d":1},
+        "nullCount":{"b":{"c":0,"c":2},"d":0}}"#;
+    let stats = FileStats::parse(json);
+    assert_eq!(stats.min(&["a"], &data_type("long")), None);
+    assert_eq!(
+        stats.min(&["b", "c"], &data_type("long")),
+        Some(Scalar::Long(1))
+    );
+    assert_eq!(stats.null_count(&["b", "c"]), None);
+    assert_eq!(stats.null_count(&["d"]), Some(0));
+    let twice = FileStats::parse(r#"{"minValues":{"d":1},"minValues":{"d":2},"numRecords":2}"#);
+    assert_eq!(twice.min(&["d"], &data_type("long")), None);
+}
+
+#[test]
+fn a_footer_that_breaks_its_type_is_not_believed() {
+    // Three digits fit nowhere in decimal(2,1): the bound would be no value of the column.
+    let decimals = |precision| {
+        Decimal128Array::from(vec![Some(123), None])
+            .with_precision_and_scale(precision, 1)
+            .unwrap()
+    };
+    let file = parquet_with(
+        &[batch(vec![("n", Arc::new(decimals(3)) as ArrayRef)])],
+        WriterProperties::default(),
+    );
+    let metadata = inspect(&file).unwrap().metadata;
+    let made = footer_stats(
+        &metadata,
+        &table(&[("n", "decimal(2,1)")]),
+        &[],
+        &config(&[]),
+    );
+    assert_eq!(made.scan, ["n"]);
+    let made = footer_stats(
+        &metadata,
+        &table(&[("n", "decimal(3,1)")]),
+        &[],
+        &config(&[]),
+    );
+    assert!(made.scan.is_empty());
+}

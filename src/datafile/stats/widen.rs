@@ -40,6 +40,17 @@ pub(super) fn decimal(text: &str, precision: u8, scale: i8, side: Side) -> Optio
     })
 }
 
+/// A bound of doubles. Where the column was `float` when the file was written (PROTOCOL.md D), the shortest text of a
+/// float is not its value as a double: the bound is moved to the float that the text may stand for.
+pub(super) fn double(value: f64, side: Side) -> f64 {
+    let float = f64::from(value as f32);
+    match side {
+        _ if !float.is_finite() => value,
+        Side::Min => value.min(float),
+        Side::Max => value.max(float),
+    }
+}
+
 /// Microseconds since the epoch. A text without a zone may mean any (D59).
 pub(super) fn moment(text: &str, side: Side) -> Option<i64> {
     if let Some(instant) = parse_instant(text) {

@@ -4,6 +4,7 @@ mod damage;
 mod fit;
 mod partitions;
 mod reading;
+mod widening;
 
 use std::collections::BTreeMap;
 use std::fs::File;
