@@ -856,9 +856,10 @@ impl Cond {
         Some(match self {
             Cond::Compare(c, op, v) => compare(&row[c], op, v),
             Cond::In(c, n, list) => {
-                let none = list.iter().fold(Some(true), |none, v| {
-                    and(none, not(compare(&row[c], "=", v)))
-                });
+                let mut none = Some(true);
+                for v in list {
+                    none = and(none, not(compare(&row[c], "=", v)));
+                }
                 if *n { none } else { not(none) }
             }
             Cond::Between(c, n, a, b) => {
