@@ -430,7 +430,7 @@ impl Core {
         Ok(copied)
     }
 
-    /// Writes a checkpoint in the background when its version has come.
+    /// Writes a checkpoint and cleans the log up in the background when its version has come.
     pub(super) fn maybe_checkpoint(&self, path: &Path, snapshot: Option<&Arc<Snapshot>>) {
         let Some(snapshot) = snapshot else { return };
         let interval = crate::table::properties::checkpoint_interval(snapshot.metadata());
@@ -447,11 +447,17 @@ impl Core {
         let snapshot = Arc::clone(snapshot);
         self.runtime.spawn_blocking(move || {
             let _turn = turn;
+            let path = table.dir().path().display();
             if let Err(error) = ops::checkpoint(&table, &snapshot) {
-                tracing::warn!(
-                    table = %table.dir().path().display(), version = snapshot.version(), %error,
-                    "no checkpoint was written"
-                );
+                tracing::warn!(table = %path, version = snapshot.version(), %error, "no checkpoint was written");
+                return;
+            }
+            match ops::cleanup(&table, &snapshot) {
+                Ok(cleaned) if cleaned.total() > 0 => {
+                    tracing::info!(table = %path, ?cleaned, "expired files of the log are removed");
+                }
+                Ok(cleaned) => tracing::debug!(table = %path, kept = ?cleaned.kept, "the log stays as it is"),
+                Err(error) => tracing::warn!(table = %path, %error, "the log was not cleaned up"),
             }
         });
     }

@@ -19,8 +19,22 @@ pub struct LastCheckpoint {
     pub parts: Option<u32>,
     pub size_in_bytes: Option<u64>,
     pub num_of_add_files: Option<u64>,
+    /// The manifest, for a V2 checkpoint under a name of its own.
+    pub v2_checkpoint: Option<V2Hint>,
     /// Free-form; kept as they are.
     pub tags: Option<Map<String, Value>>,
+}
+
+/// `v2Checkpoint`: which file of the version it is, as Delta Spark writes it. What the file holds (`nonFileActions`,
+/// `sidecarFiles`) may stand here, too; it is not written, so that the hint stays small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct V2Hint {
+    /// The manifest's name.
+    pub path: String,
+    /// Of the manifest alone.
+    pub size_in_bytes: i64,
+    /// Milliseconds since the epoch.
+    pub modification_time: i64,
 }
 
 /// Why a hint is of no use.
@@ -63,6 +77,7 @@ impl LastCheckpoint {
             parts: number("parts").and_then(|parts| u32::try_from(parts).ok()),
             size_in_bytes: number("sizeInBytes"),
             num_of_add_files: number("numOfAddFiles"),
+            v2_checkpoint: object.get("v2Checkpoint").and_then(V2Hint::parse),
             tags: object.get("tags").and_then(Value::as_object).cloned(),
         })
     }
@@ -82,12 +97,33 @@ impl LastCheckpoint {
                 object.insert(key.to_owned(), number.into());
             }
         }
+        if let Some(hint) = &self.v2_checkpoint {
+            object.insert("v2Checkpoint".to_owned(), hint.to_value());
+        }
         if let Some(tags) = &self.tags {
             object.insert("tags".to_owned(), Value::Object(tags.clone()));
         }
         let checksum = checksum(&object);
         object.insert("checksum".to_owned(), checksum.into());
         Value::Object(object).to_string()
+    }
+}
+
+impl V2Hint {
+    fn parse(value: &Value) -> Option<Self> {
+        Some(V2Hint {
+            path: value.get("path")?.as_str()?.to_owned(),
+            size_in_bytes: value.get("sizeInBytes")?.as_i64()?,
+            modification_time: value.get("modificationTime")?.as_i64()?,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("path".to_owned(), self.path.as_str().into());
+        object.insert("sizeInBytes".to_owned(), self.size_in_bytes.into());
+        object.insert("modificationTime".to_owned(), self.modification_time.into());
+        Value::Object(object)
     }
 }
 
@@ -161,6 +197,20 @@ mod tests {
             LastCheckpoint::parse(lied.as_bytes()),
             Err(HintFault::Checksum { .. })
         ));
+        let hint = LastCheckpoint {
+            v2_checkpoint: Some(V2Hint {
+                path: "x.parquet".to_owned(),
+                size_in_bytes: 7,
+                modification_time: -1,
+            }),
+            ..hint
+        };
+        assert_eq!(
+            LastCheckpoint::parse(hint.to_json().as_bytes()).unwrap(),
+            hint
+        );
+        let odd = LastCheckpoint::parse(b"{\"version\":3,\"v2Checkpoint\":{\"path\":1}}");
+        assert_eq!(odd.unwrap().v2_checkpoint, None);
     }
 
     #[test]

@@ -12,12 +12,13 @@ pub use action::{
     Remove, Tags, Txn,
 };
 pub use checkpoint::{
-    CheckpointAction, CheckpointOptions, CheckpointSummary, ParsedColumns, Sidecar,
-    read_checkpoint, read_json_manifest, write_classic,
+    CheckpointAction, CheckpointOptions, CheckpointSummary, Digest, ParsedColumns, Sidecar,
+    read_checkpoint, read_json_manifest, read_sidecar_references, write_classic, write_manifest,
+    write_sidecar,
 };
 pub use commit::{each_action, parse_commit, write_commit};
-pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint};
-pub use name::{LOG_DIR, LogName};
+pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint, V2Hint};
+pub use name::{LOG_DIR, LogName, SIDECAR_DIR};
 
 pub use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::{Failure, Kind, io_kind};

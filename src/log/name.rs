@@ -3,6 +3,9 @@
 /// The folder of the log in a table.
 pub const LOG_DIR: &str = "_delta_log";
 
+/// The folder of the sidecars in the folder of the log.
+pub const SIDECAR_DIR: &str = "_sidecars";
+
 /// A name that means something to the protocol. Anything else in the folder is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogName {
@@ -80,6 +83,38 @@ impl LogName {
     pub fn classic(version: u64) -> String {
         format!("{version:020}.checkpoint.parquet")
     }
+
+    /// `V.checkpoint.<uuid>.parquet`, the manifest of a V2 checkpoint.
+    pub fn manifest(version: u64, id: uuid::Uuid) -> String {
+        format!("{version:020}.checkpoint.{id}.parquet")
+    }
+
+    /// `V.crc`.
+    pub fn crc(version: u64) -> String {
+        format!("{version:020}.crc")
+    }
+
+    /// The version of the file; of a range, the first one.
+    pub fn version(&self) -> u64 {
+        match self {
+            LogName::Commit(version)
+            | LogName::Classic(version)
+            | LogName::Part { version, .. }
+            | LogName::V2 { version, .. }
+            | LogName::Compacted { from: version, .. }
+            | LogName::Crc(version) => *version,
+        }
+    }
+
+    /// The name in [`SIDECAR_DIR`] that a sidecar's path means: by some writers, it is a whole URI. `None` when it
+    /// names no file there.
+    pub fn of_sidecar(path: &str) -> Option<String> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = crate::schema::partition::decode_path(name)?;
+        let is_name =
+            !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+        is_name.then_some(name)
+    }
 }
 
 fn digits(text: &str, len: usize) -> Option<u64> {
@@ -118,6 +153,15 @@ mod tests {
                 json: true
             })
         );
+        let id = uuid::Uuid::from_u128(7);
+        assert_eq!(
+            LogName::parse(&LogName::manifest(12, id)),
+            Some(LogName::V2 {
+                version: 12,
+                json: false
+            })
+        );
+        assert_eq!(LogName::parse(&LogName::crc(3)), Some(LogName::Crc(3)));
         // D84
         for other in [
             "_commit_1.json.tmp",
@@ -129,6 +173,24 @@ mod tests {
             "",
         ] {
             assert_eq!(LogName::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_sidecar_is_a_name_in_its_folder() {
+        for (path, name) in [
+            ("a.parquet", Some("a.parquet")),
+            (
+                "file:///w/t/_delta_log/_sidecars/a%20b.parquet",
+                Some("a b.parquet"),
+            ),
+            ("..", None),
+            ("x/", None),
+            ("%2E%2E", None),
+            ("a%2Fb", None),
+            ("a%00", None),
+        ] {
+            assert_eq!(LogName::of_sidecar(path).as_deref(), name, "{path}");
         }
     }
 }

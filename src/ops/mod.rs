@@ -4,6 +4,7 @@
 
 mod append;
 mod checkpoint;
+mod cleanup;
 mod create;
 mod delete;
 mod error;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use append::{Append, Appended, Replaces, append};
 pub use checkpoint::checkpoint;
+pub use cleanup::{Cleaned, Kept, cleanup};
 pub use create::create_from;
 pub use delete::delete;
 pub use error::OpError;
@@ -70,4 +72,12 @@ fn run(
 /// Whether nobody can say if an error came before or after the commit: what it refers to must stay.
 fn is_unknown(error: &OpError) -> bool {
     matches!(error, OpError::Table(TableError::Unknown { .. }))
+}
+
+/// A file's time in milliseconds since the epoch.
+fn modified_ms(meta: &std::fs::Metadata) -> Millis {
+    use std::os::unix::fs::MetadataExt as _;
+    meta.mtime()
+        .saturating_mul(1000)
+        .saturating_add(meta.mtime_nsec() / 1_000_000)
 }

@@ -13,7 +13,7 @@ pub use build::StatsBuilder;
 pub use footer::{Partial, footer_stats};
 pub use parse::{FileStats, count, lower_bound, upper_bound};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::conform::{is_partition, same_name};
 use crate::schema::{DataType, Primitive, StructType};
@@ -74,6 +74,13 @@ impl StatsConfig {
     pub fn with_clustering(mut self, paths: Vec<Vec<String>>) -> Self {
         self.always = paths;
         self
+    }
+
+    /// The part of `schema` that gets statistics: what typed statistics of a checkpoint have columns for.
+    pub fn columns(&self, schema: &StructType, partition_columns: &[String]) -> StructType {
+        let leaves = self.leaves(schema, partition_columns);
+        let paths = leaves.into_iter().map(|leaf| leaf.physical).collect();
+        only(schema, &mut Vec::new(), &paths)
     }
 
     /// The leaves of `schema` that get statistics, in schema order.
@@ -155,6 +162,31 @@ fn collect(data_type: &DataType, path: (Vec<String>, Vec<String>), all: &mut Vec
             data_type: data_type.clone(),
         }),
     }
+}
+
+/// The fields on the physical `paths`; structs without any are left out.
+fn only(schema: &StructType, at: &mut Vec<String>, paths: &BTreeSet<Vec<String>>) -> StructType {
+    let mut fields = Vec::new();
+    for field in &schema.fields {
+        at.push(field.physical_name().to_owned());
+        match &field.data_type {
+            DataType::Struct(inner) => {
+                let inner = only(inner, at, paths);
+                if !inner.fields.is_empty() {
+                    let mut field = field.clone();
+                    field.data_type = DataType::Struct(inner);
+                    fields.push(field);
+                }
+            }
+            DataType::Primitive(_) | DataType::Array(_) | DataType::Map(_) => {
+                if paths.contains(at) {
+                    fields.push(field.clone());
+                }
+            }
+        }
+        at.pop();
+    }
+    StructType { fields }
 }
 
 fn starts_with(path: &[String], prefix: &[String]) -> bool {

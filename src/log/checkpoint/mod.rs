@@ -6,15 +6,20 @@
 //! so it is rebuilt here, where the types are known.
 
 mod columns;
+mod digest;
 mod footer;
 mod parsed;
 mod read;
+mod rows;
 mod stats;
 mod write;
 
+pub use digest::Digest;
 pub use parsed::ParsedColumns;
-pub use read::{read_checkpoint, read_json_manifest};
-pub use write::{CheckpointOptions, CheckpointSummary, write_classic};
+pub use read::{read_checkpoint, read_json_manifest, read_sidecar_references};
+pub use write::{
+    CheckpointOptions, CheckpointSummary, write_classic, write_manifest, write_sidecar,
+};
 
 use serde::{Deserialize, Serialize};
 

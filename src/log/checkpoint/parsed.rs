@@ -12,7 +12,7 @@ use arrow::buffer::NullBuffer;
 use arrow::error::ArrowError;
 use serde_json::value::RawValue;
 
-use super::write::{flags, longs, struct_of};
+use super::rows::{flags, longs, struct_of};
 use crate::log::Add;
 use crate::schema::partition::parse_value;
 use crate::schema::{DataType, Primitive, Scalar, StructType};
@@ -174,7 +174,16 @@ fn scalar(value: &Json, data_type: &DataType) -> Option<Scalar> {
             Some(Scalar::String(text.clone()))
         }
         Json::Other(_) if *data_type == DataType::Primitive(Primitive::String) => None,
-        Json::Text(text) | Json::Other(text) => parse_value(Some(text), data_type).ok(),
+        // NaN is no bound: readers disagree on its place in the order.
+        Json::Text(text) | Json::Other(text) => {
+            parse_value(Some(text), data_type)
+                .ok()
+                .filter(|scalar| match scalar {
+                    Scalar::Float(value) => !value.is_nan(),
+                    Scalar::Double(value) => !value.is_nan(),
+                    _ => true,
+                })
+        }
         Json::Object(_) => None,
     }
 }

@@ -101,8 +101,33 @@ const COLUMNS: &[(&str, &[&str])] = &[
 /// [`LogError`] when the file is damaged, a column has another type than its action or lacks a value; what `sink`
 /// returns.
 pub fn read_checkpoint(name: &str, file: File, sink: Sink<'_>) -> Result<(), LogError> {
+    read_roots(name, file, |_| true, sink)
+}
+
+/// The sidecars that a Parquet checkpoint refers to; none for one that has no such column. Nothing else is decoded.
+///
+/// # Errors
+/// As [`read_checkpoint`].
+pub fn read_sidecar_references(name: &str, file: File) -> Result<Vec<Sidecar>, LogError> {
+    let mut sidecars = Vec::new();
+    read_roots(name, file, |root| root == "sidecar", &mut |action| {
+        if let CheckpointAction::Sidecar(sidecar) = action {
+            sidecars.push(sidecar);
+        }
+        Ok(())
+    })?;
+    Ok(sidecars)
+}
+
+/// Reads the actions of the kinds that `wanted` picks.
+fn read_roots(
+    name: &str,
+    file: File,
+    wanted: fn(&str) -> bool,
+    sink: Sink<'_>,
+) -> Result<(), LogError> {
     check_nesting(&file).map_err(|e| read_failure(name, &e))?;
-    let mut reader = guarded(name, || open(file))?;
+    let mut reader = guarded(name, || open(file, wanted))?;
     // Decoding takes as long as what is done with the actions: a thread each.
     std::thread::scope(|scope| {
         let (sender, batches) = mpsc::sync_channel(2);
@@ -138,7 +163,7 @@ fn undecodable(file: &str) -> LogError {
     }
 }
 
-fn open(file: File) -> Result<ParquetRecordBatchReader, ParquetError> {
+fn open(file: File, wanted: fn(&str) -> bool) -> Result<ParquetRecordBatchReader, ParquetError> {
     // An embedded Arrow schema could ask for any type that the values can be cast to.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let loaded = ArrowReaderMetadata::load(&file, options.clone())?;
@@ -146,7 +171,10 @@ fn open(file: File) -> Result<ParquetRecordBatchReader, ParquetError> {
     let fields = instants_in_micros(loaded.schema().fields());
     let options = options.with_schema(Arc::new(Schema::new(fields)));
     let loaded = ArrowReaderMetadata::try_new(Arc::clone(&metadata), options)?;
-    let mask = ProjectionMask::leaves(metadata.file_metadata().schema_descr(), leaves(&metadata));
+    let mask = ProjectionMask::leaves(
+        metadata.file_metadata().schema_descr(),
+        leaves(&metadata, wanted),
+    );
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, loaded)
         .with_batch_size(BATCH_ROWS)
         .with_projection(mask)
@@ -170,13 +198,14 @@ fn instants_in_micros(fields: &Fields) -> Fields {
     fields.iter().map(convert).collect()
 }
 
-fn leaves(metadata: &ParquetMetaData) -> Vec<usize> {
+fn leaves(metadata: &ParquetMetaData, wanted: fn(&str) -> bool) -> Vec<usize> {
     let parsed = needs_parsed_stats(metadata);
     let is_read = |path: &[String]| {
         let Some((root, rest)) = path.split_first() else {
             return false;
         };
-        let Some((_, columns)) = COLUMNS.iter().find(|(name, _)| name == root) else {
+        let known = COLUMNS.iter().find(|(name, _)| name == root);
+        let Some((_, columns)) = known.filter(|(name, _)| wanted(name)) else {
             return false;
         };
         match rest.first().map(String::as_str) {

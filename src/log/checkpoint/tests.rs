@@ -11,7 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::write::struct_of;
+use super::rows::struct_of;
 use super::*;
 use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::{Failure as _, Kind};
@@ -215,13 +215,75 @@ proptest! {
     fn what_is_written_is_read(mut actions in vec(action(), 0..30)) {
         let (bytes, summary) = write(&actions, &JSON_ONLY);
         let adds = actions.iter().filter(|a| matches!(a, Action::Add(_))).count();
+        let back = read_back(&bytes);
         prop_assert_eq!(summary, CheckpointSummary {
             size: actions.len() as u64,
             num_adds: adds as u64,
             bytes: bytes.len() as u64,
+            digest: digest(&back),
         });
         sort(&mut actions);
-        prop_assert_eq!(read_back(&bytes), actions);
+        prop_assert_eq!(back, actions);
+    }
+
+    /// Manifest and sidecars together are the actions, each where it belongs.
+    #[test]
+    fn a_v2_checkpoint_in_pieces_is_read_whole(mut actions in vec(action(), 0..30), size in 1_usize..8) {
+        let is_file = |a: &&Action| matches!(a, Action::Add(_) | Action::Remove(_));
+        let mut files = actions.iter().filter(is_file).cloned().peekable();
+        let (mut sidecars, mut found, mut total) = (Vec::new(), Vec::new(), CheckpointSummary::default());
+        while files.peek().is_some() {
+            let mut bytes = Vec::new();
+            let part = files.by_ref().take(size);
+            let summary = write_sidecar(&mut bytes, part, &JSON_ONLY).unwrap();
+            let back = read_back(&bytes);
+            prop_assert!(back.iter().all(|a| is_file(&a)));
+            prop_assert_eq!(summary.digest, digest(&back));
+            total.size += summary.size;
+            found.extend(back);
+            sidecars.push(Sidecar {
+                path: format!("{}.parquet", sidecars.len()),
+                size_in_bytes: bytes.len() as i64,
+                modification_time: 5,
+            });
+        }
+        let mut bytes = Vec::new();
+        let all = actions.iter().cloned();
+        let summary = write_manifest(&mut bytes, 7, &sidecars, &total, all).unwrap();
+        prop_assert_eq!(summary.size as usize + found.len(), 1 + sidecars.len() + actions.len());
+        prop_assert_eq!(&read_sidecar_references("f", file_of(&bytes)).unwrap(), &sidecars);
+        let mut refers = Vec::new();
+        for action in read(file_of(&bytes)).unwrap() {
+            match action {
+                CheckpointAction::Action(action) => {
+                    prop_assert!(!is_file(&&action));
+                    found.push(action);
+                }
+                CheckpointAction::CheckpointMetadata { version } => prop_assert_eq!(version, 7),
+                CheckpointAction::Sidecar(sidecar) => refers.push(sidecar),
+            }
+        }
+        prop_assert_eq!(refers, sidecars);
+        sort(&mut actions);
+        sort(&mut found);
+        prop_assert_eq!(found, actions);
+    }
+
+    /// Whatever is lost or changed, the sum tells.
+    #[test]
+    fn a_digest_tells_every_difference(actions in vec(action(), 1..12), at in any::<prop::sample::Index>(), other in action()) {
+        let whole = digest(&actions);
+        let mut turned = actions.clone();
+        turned.reverse();
+        prop_assert_eq!(digest(&turned), whole);
+        let at = at.index(actions.len());
+        let mut less = actions.clone();
+        let lost = less.remove(at);
+        prop_assert_ne!(digest(&less), whole);
+        if lost != other {
+            less.push(other);
+            prop_assert_ne!(digest(&less), whole);
+        }
     }
 
     #[test]
@@ -239,7 +301,71 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         let _ = read(file_of(&bytes));
+        let _ = read_sidecar_references("f", file_of(&bytes));
     }
+}
+
+fn digest(actions: &[Action]) -> Digest {
+    let mut digest = Digest::default();
+    actions.iter().for_each(|action| digest.add(action, true));
+    digest
+}
+
+#[test]
+fn a_classic_checkpoint_refers_to_no_sidecars() {
+    let (bytes, _) = write(&[Action::Add(plain_add(None))], &JSON_ONLY);
+    assert!(
+        read_sidecar_references("f", file_of(&bytes))
+            .unwrap()
+            .is_empty()
+    );
+    assert!(read_sidecar_references("f", file_of(b"PAR1")).is_err());
+}
+
+#[test]
+fn the_columns_of_a_manifest_are_those_that_others_write() {
+    let mut bytes = Vec::new();
+    let none = CheckpointSummary::default();
+    write_manifest(&mut bytes, 1, &[], &none, std::iter::empty()).unwrap();
+    let columns = |bytes: &[u8]| -> Vec<String> {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file_of(bytes)).unwrap();
+        let fields = reader.schema().fields().iter();
+        fields.map(|f| f.name().clone()).collect()
+    };
+    let expected = [
+        "txn",
+        "add",
+        "remove",
+        "metaData",
+        "protocol",
+        "domainMetadata",
+        "checkpointMetadata",
+        "sidecar",
+    ];
+    assert_eq!(columns(&bytes), expected);
+    let mut bytes = Vec::new();
+    write_sidecar(&mut bytes, std::iter::empty(), &JSON_ONLY).unwrap();
+    assert_eq!(columns(&bytes), ["add", "remove"]);
+}
+
+#[test]
+fn nan_is_no_bound_in_a_typed_column() {
+    let (schema, partition) = parsed_schema();
+    let options = CheckpointOptions {
+        write_stats_json: false,
+        parsed: Some(ParsedColumns {
+            stats: &schema,
+            partition: &partition,
+        }),
+    };
+    let stats = r#"{"numRecords":1,"minValues":{"f":"NaN"},"maxValues":{"f":2.5}}"#;
+    let back = read_back(&write(&[Action::Add(plain_add(Some(stats)))], &options).0);
+    let [Action::Add(add)] = back.as_slice() else {
+        panic!("{back:?}");
+    };
+    let value: Value = serde_json::from_str(add.stats.as_deref().unwrap()).unwrap();
+    assert_eq!(value["maxValues"]["f"], 2.5);
+    assert!(value["minValues"].get("f").is_none(), "{value}");
 }
 
 fn plain_add(stats: Option<&str>) -> Add {

@@ -1,27 +1,18 @@
-//! Actions to a classic checkpoint.
+//! Actions to the Parquet files of a checkpoint, classic or V2.
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListBuilder, MapBuilder, MapFieldNames,
-    RecordBatch, StringArray, StringBuilder, StructArray,
-};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, Fields};
-use arrow::error::ArrowError;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
-use super::ParsedColumns;
+use super::rows::{Row, Shape, batch};
+use super::{Digest, ParsedColumns, Sidecar};
 use crate::deletion_vector::DeletionVectorDescriptor;
-use crate::log::{
-    Action, Add, DomainMetadata, LogError, Metadata, Protocol, Remove, Txn, write_failure,
-};
+use crate::log::{Action, LogError, write_failure};
 
 /// Actions that are encoded at a time, unless [`BATCH_BYTES`] come first.
 const BATCH_ROWS: usize = 10_000;
@@ -35,6 +26,9 @@ const MAX_ACTION_BYTES: usize = 1 << 30;
 /// Rows that a reader may skip at a time.
 const ROW_GROUP_ROWS: usize = 100_000;
 
+/// Encoded bytes that wait for their row group to be full, which is all of them that are in memory.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
 /// What goes into a checkpoint beside the actions.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointOptions<'a> {
@@ -44,13 +38,15 @@ pub struct CheckpointOptions<'a> {
     pub parsed: Option<ParsedColumns<'a>>,
 }
 
-/// What `_last_checkpoint` says about a checkpoint.
+/// What was written to one file of a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckpointSummary {
-    /// Actions.
+    /// Actions; in a manifest, those that only a manifest has, too.
     pub size: u64,
     pub num_adds: u64,
     pub bytes: u64,
+    /// Of what was written, to compare with what is read back.
+    pub digest: Digest,
 }
 
 /// Writes a classic checkpoint to `out`, a batch at a time. `actions` are those of the reconciled state: tombstones
@@ -65,24 +61,87 @@ pub fn write_classic(
     actions: impl Iterator<Item = Action>,
     options: &CheckpointOptions<'_>,
 ) -> Result<CheckpointSummary, LogError> {
+    let rows = actions.filter(is_state).map(Row::Action);
+    write(out, rows, Shape::Classic, options)
+}
+
+/// Writes a sidecar: file actions alone, as [`write_classic`] has them. Other actions are passed over.
+///
+/// # Errors
+/// [`LogError::Write`].
+pub fn write_sidecar(
+    out: &mut (impl Write + Send),
+    actions: impl Iterator<Item = Action>,
+    options: &CheckpointOptions<'_>,
+) -> Result<CheckpointSummary, LogError> {
+    let rows = actions.filter(is_file).map(Row::Action);
+    write(out, rows, Shape::Sidecar, options)
+}
+
+/// Writes the manifest of a V2 checkpoint of `version` whose file actions are all in `sidecars`: `actions` gives the
+/// others, file actions are passed over. `in_sidecars` sums up what the sidecars hold.
+///
+/// # Errors
+/// [`LogError::Write`].
+pub fn write_manifest(
+    out: &mut (impl Write + Send),
+    version: i64,
+    sidecars: &[Sidecar],
+    in_sidecars: &CheckpointSummary,
+    actions: impl Iterator<Item = Action>,
+) -> Result<CheckpointSummary, LogError> {
+    let tags = [
+        ("sidecarNumActions", in_sidecars.size),
+        ("sidecarSizeInBytes", in_sidecars.bytes),
+        ("numOfAddFiles", in_sidecars.num_adds),
+    ];
+    let tags = tags.map(|(key, number)| (key.to_owned(), Some(number.to_string())));
+    let head = Row::CheckpointMetadata {
+        version,
+        tags: tags.into(),
+    };
+    let others = actions.filter(|action| is_state(action) && !is_file(action));
+    let rows = std::iter::once(head)
+        .chain(sidecars.iter().cloned().map(Row::Sidecar))
+        .chain(others.map(Row::Action));
+    let options = CheckpointOptions {
+        write_stats_json: true,
+        parsed: None,
+    };
+    write(out, rows, Shape::Manifest, &options)
+}
+
+fn write(
+    out: &mut (impl Write + Send),
+    rows: impl Iterator<Item = Row>,
+    shape: Shape,
+    options: &CheckpointOptions<'_>,
+) -> Result<CheckpointSummary, LogError> {
     let mut out = Counted { out, bytes: 0 };
-    let schema = batch(&[], options).map_err(|e| write_failure(&e))?.schema();
+    let schema = batch(&[], shape, options).map_err(|e| write_failure(&e))?;
     let writer_options = ArrowWriterOptions::new()
         .with_skip_arrow_metadata(true)
         .with_schema_root("spark_schema".to_owned())
         .with_properties(properties());
-    let mut writer = ArrowWriter::try_new_with_options(&mut out, schema, writer_options)
+    let mut writer = ArrowWriter::try_new_with_options(&mut out, schema.schema(), writer_options)
         .map_err(|e| write_failure(&e))?;
     let mut summary = CheckpointSummary::default();
     let mut pending = Vec::new();
     let mut pending_bytes = 0;
-    let mut encode = |pending: &mut Vec<Action>| {
-        let batch = batch(pending, options).map_err(|e| write_failure(&e))?;
+    let mut encode = |pending: &mut Vec<Row>| {
+        let batch = batch(pending, shape, options).map_err(|e| write_failure(&e))?;
         pending.clear();
-        writer.write(&batch).map_err(|e| write_failure(&e))
+        writer.write(&batch).map_err(|e| write_failure(&e))?;
+        if writer.in_progress_size() > ROW_GROUP_BYTES {
+            writer.flush().map_err(|e| write_failure(&e))?;
+        }
+        Ok(())
     };
-    for action in actions.filter(is_state) {
-        let bytes = text_bytes(&action);
+    for row in rows {
+        let bytes = match &row {
+            Row::Action(action) => text_bytes(action),
+            Row::CheckpointMetadata { .. } | Row::Sidecar(_) => 0,
+        };
         if bytes > MAX_ACTION_BYTES {
             return Err(LogError::Write {
                 reason: format!("an action has {bytes} bytes"),
@@ -94,14 +153,21 @@ pub fn write_classic(
             pending_bytes = 0;
         }
         summary.size += 1;
-        summary.num_adds += u64::from(matches!(action, Action::Add(_)));
+        if let Row::Action(action) = &row {
+            summary.num_adds += u64::from(matches!(action, Action::Add(_)));
+            summary.digest.add(action, options.write_stats_json);
+        }
         pending_bytes += bytes;
-        pending.push(action);
+        pending.push(row);
     }
     encode(&mut pending)?;
     writer.close().map_err(|e| write_failure(&e))?;
     summary.bytes = out.bytes;
     Ok(summary)
+}
+
+fn is_file(action: &Action) -> bool {
+    matches!(action, Action::Add(_) | Action::Remove(_))
 }
 
 fn is_state(action: &Action) -> bool {
@@ -178,324 +244,4 @@ fn text_bytes(action: &Action) -> usize {
         Action::Txn(txn) => txn.app_id.len(),
         Action::Protocol(_) | Action::CommitInfo(_) | Action::Cdc(_) => 0,
     }
-}
-
-/// The schema of a batch is that of the file: every column, whatever the actions.
-fn batch(actions: &[Action], options: &CheckpointOptions<'_>) -> Result<RecordBatch, ArrowError> {
-    let columns = [
-        (
-            "txn",
-            txn(&rows(actions, |a| match a {
-                Action::Txn(txn) => Some(txn),
-                _ => None,
-            })),
-        ),
-        (
-            "add",
-            add(
-                &rows(actions, |a| match a {
-                    Action::Add(add) => Some(add),
-                    _ => None,
-                }),
-                options,
-            )?,
-        ),
-        (
-            "remove",
-            remove(&rows(actions, |a| match a {
-                Action::Remove(remove) => Some(remove),
-                _ => None,
-            }))?,
-        ),
-        (
-            "metaData",
-            metadata(&rows(actions, |a| match a {
-                Action::MetaData(metadata) => Some(metadata),
-                _ => None,
-            }))?,
-        ),
-        (
-            "protocol",
-            protocol(&rows(actions, |a| match a {
-                Action::Protocol(protocol) => Some(protocol),
-                _ => None,
-            })),
-        ),
-        (
-            "domainMetadata",
-            domain(&rows(actions, |a| match a {
-                Action::DomainMetadata(domain) => Some(domain),
-                _ => None,
-            })),
-        ),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)))
-}
-
-/// One entry a row: the action, if it is of this kind.
-type Rows<'a, T> = Vec<Option<&'a T>>;
-
-fn rows<T>(actions: &[Action], kind: impl Fn(&Action) -> Option<&T>) -> Rows<'_, T> {
-    actions.iter().map(kind).collect()
-}
-
-fn txn(rows: &Rows<'_, Txn>) -> ArrayRef {
-    group(
-        rows,
-        vec![
-            ("appId", texts(rows, |t| Some(&t.app_id))),
-            ("version", longs(rows, |t| Some(t.version))),
-            ("lastUpdated", longs(rows, |t| t.last_updated)),
-        ],
-    )
-}
-
-fn add(rows: &Rows<'_, Add>, options: &CheckpointOptions<'_>) -> Result<ArrayRef, ArrowError> {
-    let mut members = vec![
-        ("path", texts(rows, |a| Some(&a.path))),
-        (
-            "partitionValues",
-            maps(rows, |a| Some(&a.partition_values))?,
-        ),
-        ("size", longs(rows, |a| Some(a.size))),
-        (
-            "modificationTime",
-            longs(rows, |a| Some(a.modification_time)),
-        ),
-        ("dataChange", flags(rows, |_| Some(false))),
-        ("tags", maps(rows, |a| a.tags.as_ref())?),
-        (
-            "deletionVector",
-            vectors(rows, |a| a.deletion_vector.as_ref()),
-        ),
-        ("baseRowId", longs(rows, |a| a.base_row_id)),
-        (
-            "defaultRowCommitVersion",
-            longs(rows, |a| a.default_row_commit_version),
-        ),
-        (
-            "clusteringProvider",
-            texts(rows, |a| a.clustering_provider.as_ref()),
-        ),
-    ];
-    if options.write_stats_json {
-        members.push(("stats", texts(rows, |a| a.stats.as_ref())));
-    }
-    if let Some(parsed) = &options.parsed {
-        members.extend(parsed.columns(rows)?);
-    }
-    Ok(group(rows, members))
-}
-
-fn remove(rows: &Rows<'_, Remove>) -> Result<ArrayRef, ArrowError> {
-    Ok(group(
-        rows,
-        vec![
-            ("path", texts(rows, |r| Some(&r.path))),
-            ("deletionTimestamp", longs(rows, |r| r.deletion_timestamp)),
-            ("dataChange", flags(rows, |_| Some(false))),
-            (
-                "extendedFileMetadata",
-                flags(rows, |r| r.extended_file_metadata),
-            ),
-            (
-                "partitionValues",
-                maps(rows, |r| r.partition_values.as_ref())?,
-            ),
-            ("size", longs(rows, |r| r.size)),
-            (
-                "deletionVector",
-                vectors(rows, |r| r.deletion_vector.as_ref()),
-            ),
-            ("baseRowId", longs(rows, |r| r.base_row_id)),
-            (
-                "defaultRowCommitVersion",
-                longs(rows, |r| r.default_row_commit_version),
-            ),
-        ],
-    ))
-}
-
-fn metadata(rows: &Rows<'_, Metadata>) -> Result<ArrayRef, ArrowError> {
-    let formats: Rows<'_, _> = rows.iter().map(|m| m.map(|m| &m.format)).collect();
-    let format = group(
-        &formats,
-        vec![
-            ("provider", texts(&formats, |f| Some(&f.provider))),
-            ("options", present_maps(&formats, |f| Some(&f.options))?),
-        ],
-    );
-    Ok(group(
-        rows,
-        vec![
-            ("id", texts(rows, |m| Some(&m.id))),
-            ("name", texts(rows, |m| m.name.as_ref())),
-            ("description", texts(rows, |m| m.description.as_ref())),
-            ("format", format),
-            ("schemaString", texts(rows, |m| Some(&m.schema_string))),
-            (
-                "partitionColumns",
-                lists(rows, |m| Some(&m.partition_columns)),
-            ),
-            (
-                "configuration",
-                present_maps(rows, |m| Some(&m.configuration))?,
-            ),
-            ("createdTime", longs(rows, |m| m.created_time)),
-        ],
-    ))
-}
-
-fn protocol(rows: &Rows<'_, Protocol>) -> ArrayRef {
-    group(
-        rows,
-        vec![
-            (
-                "minReaderVersion",
-                ints(rows, |p| Some(p.min_reader_version)),
-            ),
-            (
-                "minWriterVersion",
-                ints(rows, |p| Some(p.min_writer_version)),
-            ),
-            (
-                "readerFeatures",
-                lists(rows, |p| p.reader_features.as_ref()),
-            ),
-            (
-                "writerFeatures",
-                lists(rows, |p| p.writer_features.as_ref()),
-            ),
-        ],
-    )
-}
-
-fn domain(rows: &Rows<'_, DomainMetadata>) -> ArrayRef {
-    group(
-        rows,
-        vec![
-            ("domain", texts(rows, |d| Some(&d.domain))),
-            ("configuration", texts(rows, |d| Some(&d.configuration))),
-            ("removed", flags(rows, |d| Some(d.removed))),
-        ],
-    )
-}
-
-/// "No vector" is NULL, never a struct of NULLs (D21).
-fn vectors<T>(
-    rows: &Rows<'_, T>,
-    get: impl Fn(&T) -> Option<&DeletionVectorDescriptor>,
-) -> ArrayRef {
-    let vectors: Rows<'_, _> = rows.iter().map(|row| row.and_then(&get)).collect();
-    let vectors = &vectors;
-    group(
-        vectors,
-        vec![
-            ("storageType", texts(vectors, |v| Some(&v.storage_type))),
-            (
-                "pathOrInlineDv",
-                texts(vectors, |v| Some(&v.path_or_inline_dv)),
-            ),
-            ("offset", ints(vectors, |v| v.offset)),
-            ("sizeInBytes", ints(vectors, |v| Some(v.size_in_bytes))),
-            ("cardinality", longs(vectors, |v| Some(v.cardinality))),
-        ],
-    )
-}
-
-/// A struct that is NULL where `rows` has nothing. All members are nullable, as Delta Spark writes them.
-fn group<T>(rows: &Rows<'_, T>, members: Vec<(&str, ArrayRef)>) -> ArrayRef {
-    struct_of(rows.iter().map(Option::is_some).collect(), members)
-}
-
-pub(super) fn struct_of(validity: NullBuffer, members: Vec<(&str, ArrayRef)>) -> ArrayRef {
-    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = members
-        .into_iter()
-        .map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array))
-        .unzip();
-    if arrays.is_empty() {
-        return Arc::new(StructArray::new_empty_fields(
-            validity.len(),
-            Some(validity),
-        ));
-    }
-    Arc::new(StructArray::new(
-        Fields::from(fields),
-        arrays,
-        Some(validity),
-    ))
-}
-
-fn texts<T>(rows: &Rows<'_, T>, get: impl Fn(&T) -> Option<&String>) -> ArrayRef {
-    let values = rows.iter().map(|row| row.and_then(&get));
-    Arc::new(values.collect::<StringArray>())
-}
-
-pub(super) fn longs<T>(rows: &Rows<'_, T>, get: impl Fn(&T) -> Option<i64>) -> ArrayRef {
-    let values = rows.iter().map(|row| row.and_then(&get));
-    Arc::new(values.collect::<Int64Array>())
-}
-
-fn ints<T>(rows: &Rows<'_, T>, get: impl Fn(&T) -> Option<i32>) -> ArrayRef {
-    let values = rows.iter().map(|row| row.and_then(&get));
-    Arc::new(values.collect::<Int32Array>())
-}
-
-pub(super) fn flags<T>(rows: &Rows<'_, T>, get: impl Fn(&T) -> Option<bool>) -> ArrayRef {
-    let values = rows.iter().map(|row| row.and_then(&get));
-    Arc::new(values.collect::<BooleanArray>())
-}
-
-fn maps<T>(
-    rows: &Rows<'_, T>,
-    get: impl Fn(&T) -> Option<&BTreeMap<String, Option<String>>>,
-) -> Result<ArrayRef, ArrowError> {
-    let mut builder = map_builder();
-    for row in rows {
-        let map = row.and_then(&get);
-        for (key, value) in map.into_iter().flatten() {
-            builder.keys().append_value(key);
-            builder.values().append_option(value.as_ref());
-        }
-        builder.append(map.is_some())?;
-    }
-    Ok(Arc::new(builder.finish()))
-}
-
-fn present_maps<T>(
-    rows: &Rows<'_, T>,
-    get: impl Fn(&T) -> Option<&BTreeMap<String, String>>,
-) -> Result<ArrayRef, ArrowError> {
-    let mut builder = map_builder();
-    for row in rows {
-        let map = row.and_then(&get);
-        for (key, value) in map.into_iter().flatten() {
-            builder.keys().append_value(key);
-            builder.values().append_value(value);
-        }
-        builder.append(map.is_some())?;
-    }
-    Ok(Arc::new(builder.finish()))
-}
-
-fn map_builder() -> MapBuilder<StringBuilder, StringBuilder> {
-    let names = MapFieldNames {
-        entry: "key_value".to_owned(),
-        key: "key".to_owned(),
-        value: "value".to_owned(),
-    };
-    MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new())
-}
-
-fn lists<T>(rows: &Rows<'_, T>, get: impl Fn(&T) -> Option<&Vec<String>>) -> ArrayRef {
-    let element = Field::new("element", DataType::Utf8, true);
-    let mut builder = ListBuilder::new(StringBuilder::new()).with_field(element);
-    for row in rows {
-        let list = row.and_then(&get);
-        for item in list.into_iter().flatten() {
-            builder.values().append_value(item);
-        }
-        builder.append(list.is_some());
-    }
-    Arc::new(builder.finish())
 }
