@@ -88,7 +88,7 @@ fn options<'a>(
 }
 
 /// The state without its files.
-fn state(snapshot: &Snapshot) -> impl Iterator<Item = Action> {
+pub(super) fn table_actions(snapshot: &Snapshot) -> impl Iterator<Item = Action> {
     let head = [
         Action::Protocol(snapshot.protocol().clone()),
         Action::MetaData(snapshot.metadata().clone()),
@@ -99,7 +99,7 @@ fn state(snapshot: &Snapshot) -> impl Iterator<Item = Action> {
 }
 
 /// Live files, and tombstones as long as VACUUM has to know them.
-fn files(table: &Table, snapshot: &Snapshot) -> impl Iterator<Item = Action> {
+pub(super) fn file_actions(table: &Table, snapshot: &Snapshot) -> impl Iterator<Item = Action> {
     let retention = properties::deleted_file_retention_ms(snapshot.metadata());
     let horizon = table.env().now().saturating_sub(retention);
     let adds = snapshot.live_files().map(|file| {
@@ -127,9 +127,9 @@ fn classic(
     let version = snapshot.version();
     let log = Path::new(LOG_DIR);
     let mut scratch = Scratch::new(table.dir());
-    let temporary = scratch.name(log.join(temporary_name(table.env())));
-    let actions = state(snapshot).chain(files(table, snapshot));
-    let (_, summary) = write_file(table, &temporary, |out| {
+    let temporary = log.join(temporary_name(table.env()));
+    let actions = table_actions(snapshot).chain(file_actions(table, snapshot));
+    let (_, summary) = write_file(&mut scratch, &temporary, |out| {
         write_classic(out, actions, options)
     })?;
     let back = read_back(table, &temporary, options.write_stats_json)?;
@@ -160,17 +160,17 @@ fn v2(
     let mut scratch = Scratch::new(dir);
     let mut sidecars = Vec::new();
     let mut total = CheckpointSummary::default();
-    let mut files = files(table, snapshot).peekable();
+    let mut files = file_actions(table, snapshot).peekable();
     while files.peek().is_some() {
         if sidecars.is_empty() {
             dir.create_dir_all(&folder)?;
         }
         let name = format!("{}.parquet", env.uuid());
         // Nobody reads it before a manifest names it, so it needs no other name until then.
-        let path = scratch.name(folder.join(&name));
+        let path = folder.join(&name);
         let part = files.by_ref().take(sidecar_actions.max(1));
         let (modification_time, summary) =
-            write_file(table, &path, |out| write_sidecar(out, part, options))?;
+            write_file(&mut scratch, &path, |out| write_sidecar(out, part, options))?;
         let back = read_back(table, &path, options.write_stats_json)?;
         back.expect(&path, &summary, None, &[])?;
         total.size += summary.size;
@@ -186,14 +186,16 @@ fn v2(
         dir.sync_dir(&folder)?;
     }
     let name = LogName::manifest(version, env.uuid());
-    let manifest = scratch.name(log.join(&name));
-    let temporary = scratch.name(log.join(temporary_name(env)));
+    let temporary = log.join(temporary_name(env));
     let signed = version.cast_signed();
-    let (modification_time, summary) = write_file(table, &temporary, |out| {
-        write_manifest(out, signed, &sidecars, &total, state(snapshot))
+    let (modification_time, summary) = write_file(&mut scratch, &temporary, |out| {
+        write_manifest(out, signed, &sidecars, &total, table_actions(snapshot))
     })?;
     let back = read_back(table, &temporary, true)?;
     back.expect(&temporary, &summary, Some(signed), &sidecars)?;
+    let manifest = log.join(&name);
+    // The name may be there in spite of an error.
+    scratch.paths.push(manifest.clone());
     dir.rename(&temporary, &manifest)?;
     scratch.keep();
     Ok(LastCheckpoint {
@@ -224,11 +226,6 @@ impl<'a> Scratch<'a> {
         }
     }
 
-    fn name(&mut self, path: PathBuf) -> PathBuf {
-        self.paths.push(path.clone());
-        path
-    }
-
     fn keep(mut self) {
         self.paths.clear();
     }
@@ -252,11 +249,12 @@ impl Drop for Scratch<'_> {
 
 /// Writes a new file, durably; gives its time in milliseconds since the epoch and what was written.
 fn write_file(
-    table: &Table,
+    scratch: &mut Scratch<'_>,
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&File>) -> Result<CheckpointSummary, LogError>,
 ) -> Result<(i64, CheckpointSummary), OpError> {
-    let file = table.dir().create_new(path)?;
+    let file = scratch.dir.create_new(path)?;
+    scratch.paths.push(path.to_owned());
     let mut out = BufWriter::new(&file);
     let summary = write(&mut out).map_err(TableError::from)?;
     let io = |source| StoreError::Io {

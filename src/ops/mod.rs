@@ -9,6 +9,8 @@ mod create;
 mod delete;
 mod error;
 mod files;
+#[cfg(test)]
+mod log_testing;
 mod prune;
 
 use std::collections::BTreeMap;
