@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -211,6 +212,40 @@ def long_log(warehouse, lake):
         PROBLEMS.append("no checkpoint after 25 appends")
 
 
+def checkpoints(warehouse, lake):
+    """Checkpoints of every form, alone: the commits before them are taken away."""
+    json_off, typed_off = ("delta.checkpoint.writeStatsAsJson", "false"), ("delta.checkpoint.writeStatsAsStruct", "false")
+    for name, v2, *properties in (("v2", True), ("v2-typed", True, json_off), ("classic", False),
+                                  ("classic-typed", False, json_off), ("classic-json", False, typed_off)):
+        backing, table = f"{warehouse}/{name}", f"{lake}/{name}"
+        partitioned(backing)
+        log = pathlib.Path(backing, "_delta_log")
+        first = log / ("0" * 20 + ".json")
+        protocol, metadata = map(json.loads, first.read_text().splitlines())
+        metadata["metaData"]["configuration"] |= {"delta.checkpointInterval": "3", **dict(properties)}
+        if v2:
+            metadata["metaData"]["configuration"]["delta.checkpointPolicy"] = "v2"
+            for side in ("readerFeatures", "writerFeatures"):
+                protocol["protocol"][side].append("v2Checkpoint")
+        first.write_text("".join(json.dumps(a) + "\n" for a in (protocol, metadata)))
+        for i in range(7):
+            drop(orders(i * 10, 10, ("DE", "JP", None)), f"{table}/{i}.parquet")
+        delete(table, "id % 10 = 3")
+        deadline = time.monotonic() + 60
+        while not (found := sorted(log.glob("*.checkpoint.*"))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if not found:
+            PROBLEMS.append(f"{name}: no checkpoint after 8 commits")
+            continue
+        time.sleep(1)
+        newest = max(int(path.name[:20]) for path in log.glob("*.checkpoint.*"))
+        for version in range(newest):
+            (log / f"{version:020}.json").unlink()
+        if v2 != any(log.glob("_sidecars/*.parquet")):
+            PROBLEMS.append(f"{name}: sidecars {list(log.glob('_sidecars/*'))}")
+        compare(f"{name}: a checkpoint alone", backing, table, (polars_delta,) if v2 else ())
+
+
 def others_go_on(warehouse, lake):
     """delta-rs appends to a table of ours, and we go on."""
     from deltalake import write_deltalake
@@ -252,7 +287,7 @@ def main():
     os.makedirs(warehouse)
     os.makedirs(lake)
     with mounted(warehouse, lake):
-        for step in (plain, parts, odd_parts, long_log, others_go_on):
+        for step in (plain, parts, odd_parts, long_log, checkpoints, others_go_on):
             step(warehouse, lake)
     with mounted(warehouse, lake, "--table-features=minimal"):
         minimal(warehouse, lake)

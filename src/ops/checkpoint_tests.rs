@@ -16,7 +16,7 @@ fn fill(made: &Made, newest: u64) {
             add(&format!("p=a%2520b/f{version}.parquet")),
             json!({"txn": {"appId": format!("app{}", version % 3), "version": version}}),
         ];
-        if version > 1 && version % 2 == 1 {
+        if version > 1 && !version.is_multiple_of(2) {
             lines.push(remove(&format!("p=a%2520b/f{}.parquet", version - 1)));
         }
         made.commit(version, &lines);
@@ -267,8 +267,8 @@ fn a_damaged_v2_checkpoint_gives_way_to_what_is_older() {
     write(&table, &new, 2).unwrap();
     let expected = state(&new);
     let newer = |made: &Made| {
-        let names = made.names(SIDECAR_DIR).into_iter();
-        let name = names.filter(|n| !older.contains(n)).next_back().unwrap();
+        let mut names = made.names(SIDECAR_DIR).into_iter();
+        let name = names.rfind(|n| !older.contains(n)).unwrap();
         made.log().join(SIDECAR_DIR).join(name)
     };
     let manifest = made

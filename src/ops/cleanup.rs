@@ -18,7 +18,7 @@ use crate::log::{
 };
 use crate::schema::StructType;
 use crate::store::{Dir, EntryKind};
-use crate::table::{Snapshot, Table, TableError, properties};
+use crate::table::{Snapshot, Table, TableError, properties, temporary_name};
 
 const DAY_MS: Millis = 24 * 3_600_000;
 
@@ -92,13 +92,8 @@ pub fn cleanup(table: &Table, snapshot: &Snapshot) -> Result<Cleaned, OpError> {
     };
     let today = midnight(table.env().now());
     let plan = plan(table, &newest, today.saturating_sub(retention))?;
+    prepare(table, &plan)?;
     let mut cleaned = Cleaned::nothing(plan.kept);
-    if let Some(hint) = plan.hint {
-        // A pointer at what is about to go would send readers there.
-        if pointed(table.dir())?.is_some_and(|there| there.version < hint.version) {
-            point(table, &hint)?;
-        }
-    }
     carry_out(table.dir(), &plan.expired, &mut cleaned)?;
     cleaned.sidecars = sweep_sidecars(table.dir(), today)?;
     Ok(cleaned)
@@ -114,6 +109,8 @@ struct Plan {
     kept: Kept,
     /// The checkpoint that the log is to start with.
     hint: Option<LastCheckpoint>,
+    /// Its manifest, if there is no checkpoint of the version under a name that old readers know.
+    unknown_to_old: Option<String>,
     expired: Vec<Expired>,
 }
 
@@ -169,10 +166,22 @@ enum Form<'a> {
     Json(&'a str),
 }
 
+impl Form<'_> {
+    /// The file, when it is a V2 manifest under a name of its own.
+    fn manifest(&self) -> Option<&str> {
+        let file = match self {
+            Form::Json(file) => *file,
+            Form::Parquet(files) => files.first().copied()?,
+        };
+        matches!(LogName::parse(file), Some(LogName::V2 { .. })).then_some(file)
+    }
+}
+
 fn plan(table: &Table, newest: &Snapshot, cutoff: Millis) -> Result<Plan, OpError> {
     let nothing = |kept| Plan {
         kept,
         hint: None,
+        unknown_to_old: None,
         expired: Vec::new(),
     };
     let dir = table.dir();
@@ -204,9 +213,12 @@ fn plan(table: &Table, newest: &Snapshot, cutoff: Millis) -> Result<Plan, OpErro
             match read_whole(dir, version, form) {
                 Ok(hint) => {
                     expired.sort();
+                    let known = forms.iter().any(|form| form.manifest().is_none());
+                    let manifest = form.manifest().filter(|_| !known);
                     return Ok(Plan {
                         kept: Kept::From(version),
                         hint: Some(hint),
+                        unknown_to_old: manifest.map(str::to_owned),
                         expired,
                     });
                 }
@@ -218,6 +230,39 @@ fn plan(table: &Table, newest: &Snapshot, cutoff: Millis) -> Result<Plan, OpErro
         }
     }
     Ok(nothing(Kept::NoCheckpoint))
+}
+
+/// What has to be there before anything goes.
+fn prepare(table: &Table, plan: &Plan) -> Result<(), OpError> {
+    let Some(hint) = &plan.hint else {
+        return Ok(());
+    };
+    // A pointer at what is about to go would send readers there.
+    if pointed(table.dir())?.is_some_and(|there| there.version < hint.version) {
+        point(table, hint)?;
+    }
+    let Some(manifest) = plan.unknown_to_old.as_deref() else {
+        return Ok(());
+    };
+    // A reader that knows no V2 checkpoints would see a log without a start. Under the classic name, which a V2
+    // checkpoint may have, it finds the protocol and can say what it lacks. A manifest in JSON has no such twin.
+    if manifest.ends_with(".parquet")
+        && let Err(error) = copy_as_classic(table, hint.version, manifest)
+    {
+        tracing::warn!(
+            table = %table.dir().path().display(), %error,
+            "readers without V2 checkpoints will not find the protocol"
+        );
+    }
+    Ok(())
+}
+
+fn copy_as_classic(table: &Table, version: u64, manifest: &str) -> Result<(), OpError> {
+    let (dir, log) = (table.dir(), Path::new(LOG_DIR));
+    let bytes = dir.read(&log.join(manifest))?;
+    let classic = log.join(LogName::classic(version));
+    dir.put(&classic, temporary_name(table.env()).as_ref(), &bytes)?;
+    Ok(())
 }
 
 /// The files of the log that mean something.
