@@ -13,8 +13,8 @@ use super::OpError;
 use crate::datafile::StatsConfig;
 use crate::log::{
     Action, CheckpointAction, CheckpointOptions, CheckpointSummary, Digest, LAST_CHECKPOINT,
-    LOG_DIR, LastCheckpoint, LogError, LogName, ParsedColumns, Remove, SIDECAR_DIR, Sidecar, V2Hint,
-    read_checkpoint, write_classic, write_manifest, write_sidecar,
+    LOG_DIR, LastCheckpoint, LogError, LogName, ParsedColumns, Remove, SIDECAR_DIR, Sidecar,
+    V2Hint, read_checkpoint, write_classic, write_manifest, write_sidecar,
 };
 use crate::schema::StructType;
 use crate::store::{Dir, StoreError};
