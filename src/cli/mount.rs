@@ -52,7 +52,7 @@ pub(super) struct MountArgs {
     /// Never let the kernel read and write local files by itself.
     #[arg(long)]
     no_passthrough: bool,
-    /// Table features of new tables; `modern` is refused by this version.
+    /// Table features of new tables [default: default].
     #[arg(long, value_enum)]
     table_features: Option<TableFeatures>,
     /// Append the log to this file.
@@ -238,12 +238,6 @@ fn check(request: Request) -> Result<Settings, CliError> {
         }
     }
     let options = request.options;
-    if options.table_features == Some(TableFeatures::Modern) {
-        return Err(CliError::new(
-            "table features `modern` can't be written by this version".to_owned(),
-        )
-        .hint("mount with --table-features=default or minimal"));
-    }
     let outside = |dir: Option<PathBuf>| dir.map(|dir| outside_of(&mountpoint, &dir)).transpose();
     Ok(Settings {
         read_only: options.read_only,

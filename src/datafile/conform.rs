@@ -23,12 +23,20 @@ pub struct Target {
     pub fixed: BTreeMap<String, Option<String>>,
     pub stats: StatsConfig,
     pub mapping: MappingMode,
+    /// Columns of the table's files that are none of the table: left out of what comes in.
+    pub hidden: Vec<String>,
+    /// Data files hold the partition columns, too (feature `materializePartitionColumns`).
+    pub materialized: bool,
 }
 
 impl Target {
     /// The columns that data files hold, in schema order.
     pub fn data_schema(&self) -> StructType {
-        data_schema(&self.schema, &self.partition_columns)
+        if self.materialized {
+            self.schema.clone()
+        } else {
+            data_schema(&self.schema, &self.partition_columns)
+        }
     }
 }
 
@@ -87,34 +95,49 @@ pub(crate) struct Partition {
 /// partition column that neither file nor directory gives is an error: its rows would all be NULL there, and
 /// nobody has said so.
 ///
+/// A file whose columns have the physical names *and* the field ids of a mapped table, at every depth, is one of
+/// its data files, whatever its names would mean otherwise (PROTOCOL.md C).
+///
 /// # Errors
 /// The first column that does not fit: [`DataFileError::ExtraColumn`], [`DataFileError::Ambiguous`],
 /// [`DataFileError::MissingRequired`], [`DataFileError::Type`] and its kin, [`DataFileError::NotPartition`].
 pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFileError> {
     let fixed = parse_fixed(target)?;
-    let fields = file.schema.fields();
+    let shown = file.schema.fields().iter();
+    let shown: Fields = shown
+        .filter(|f| !target.hidden.contains(f.name()))
+        .cloned()
+        .collect();
+    let fields = &shown;
     if file.rows > 0 && fields.is_empty() {
         return Err(DataFileError::NoColumns);
     }
-    check_names(fields, &target.schema, None, &|name| {
-        fixed.iter().any(|(f, _)| same_name(f, name))
-    })?;
-    for field in &target.schema.fields {
-        if let [index] = matches(fields, field).as_slice()
-            && let Some(found) = fields.get(*index)
-        {
-            let at = Place {
-                path: Path::top(&field.name),
-                rows: Rows::From(0),
-            };
-            let empty = new_empty_array(found.data_type());
-            convert(
-                &empty,
-                &field.data_type,
-                MappingMode::None,
-                Rules::Exact,
-                &at,
-            )?;
+    let given = |name: &str| fixed.iter().any(|(f, _)| same_name(f, name));
+    // Partition columns in the file would have to be compared with what the directory says.
+    let comparable = target.materialized && !target.partition_columns.is_empty();
+    let physical = !comparable
+        && target.partition_columns.iter().all(|name| given(name))
+        && physical::conforms(&file.metadata, &target.data_schema(), target.mapping);
+    let mapped = physical && target.mapping != MappingMode::None;
+    if !mapped {
+        check_names(fields, &target.schema, None, &given)?;
+        for field in &target.schema.fields {
+            if let [index] = matches(fields, field).as_slice()
+                && let Some(found) = fields.get(*index)
+            {
+                let at = Place {
+                    path: Path::top(&field.name),
+                    rows: Rows::From(0),
+                };
+                let empty = new_empty_array(found.data_type());
+                convert(
+                    &empty,
+                    &field.data_type,
+                    MappingMode::None,
+                    Rules::Exact,
+                    &at,
+                )?;
+            }
         }
     }
     let mut partitions = Vec::new();
@@ -125,7 +148,7 @@ pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFil
             .ok_or_else(|| DataFileError::NotPartition {
                 column: name.clone(),
             })?;
-        let in_file = !matches(fields, field).is_empty();
+        let in_file = !mapped && !matches(fields, field).is_empty();
         let given = fixed.iter().find(|(f, _)| same_name(f, name));
         let value = match given {
             Some((_, value)) => Some(value.clone()),
@@ -150,9 +173,7 @@ pub fn conform(file: &Inspected, target: &Target) -> Result<Conformance, DataFil
     }
     let outcome = if partitions.iter().any(|p| p.fixed.is_none()) {
         Outcome::Split
-    } else if target.mapping == MappingMode::None
-        && physical::conforms(&file.metadata, &target.data_schema())
-    {
+    } else if physical {
         Outcome::Adopt
     } else {
         Outcome::Rewrite

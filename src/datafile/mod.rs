@@ -37,4 +37,4 @@ pub use read::{Positions, Reader};
 pub use stats::{
     FileStats, Partial, StatsBuilder, StatsConfig, count, footer_stats, lower_bound, upper_bound,
 };
-pub use write::{Writer, Written};
+pub use write::{Columns, Writer, Written};

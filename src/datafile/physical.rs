@@ -7,13 +7,19 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::Type;
 
 use super::conform::same_name;
-use crate::schema::{DataType, Primitive, StructType};
+use super::convert::MappingMode;
+use crate::schema::{DataType, Primitive, StructField, StructType};
 
 /// Whether the file holds exactly `schema` (a table's columns without its partition columns), under its
-/// spelling, as types, encodings and codecs that every Delta reader knows. Order and REQUIRED may differ.
-pub(crate) fn conforms(metadata: &ParquetMetaData, schema: &StructType) -> bool {
+/// spelling, as types, encodings and codecs that every Delta reader knows. Order and REQUIRED may differ. With
+/// column mapping the names are the physical ones, and every field has its id.
+pub(crate) fn conforms(
+    metadata: &ParquetMetaData,
+    schema: &StructType,
+    mapping: MappingMode,
+) -> bool {
     let root = metadata.file_metadata().schema();
-    fields_conform(root, schema)
+    fields_conform(root, schema, mapping)
         && metadata.row_groups().iter().all(|group| {
             group.columns().iter().all(|chunk| {
                 let codec = matches!(
@@ -30,16 +36,27 @@ pub(crate) fn conforms(metadata: &ParquetMetaData, schema: &StructType) -> bool 
         })
 }
 
-fn fields_conform(group: &Type, schema: &StructType) -> bool {
+/// Whether a field of the file is this one, by its name and where that counts by its id.
+fn is_field(ty: &Type, field: &StructField, mapping: MappingMode) -> bool {
+    if mapping == MappingMode::None {
+        return ty.name() == field.name;
+    }
+    let info = ty.get_basic_info();
+    ty.name() == field.physical_name()
+        && info.has_id()
+        && field.mapping_id() == Some(i64::from(info.id()))
+}
+
+fn fields_conform(group: &Type, schema: &StructType, mapping: MappingMode) -> bool {
     let children = group.get_fields();
     let void = DataType::Primitive(Primitive::Void);
     let written = schema.fields.iter().filter(|f| f.data_type != void);
     let mut count = 0;
     for field in written {
         count += 1;
-        let mut hits = children.iter().filter(|c| c.name() == field.name);
+        let mut hits = children.iter().filter(|c| is_field(c, field, mapping));
         match (hits.next(), hits.next()) {
-            (Some(child), None) if type_conforms(child, &field.data_type) => {}
+            (Some(child), None) if type_conforms(child, &field.data_type, mapping) => {}
             _ => return false,
         }
     }
@@ -55,7 +72,7 @@ fn repetition(ty: &Type) -> Repetition {
     }
 }
 
-fn type_conforms(ty: &Type, data_type: &DataType) -> bool {
+fn type_conforms(ty: &Type, data_type: &DataType, mapping: MappingMode) -> bool {
     if repetition(ty) == Repetition::REPEATED {
         return false;
     }
@@ -66,15 +83,15 @@ fn type_conforms(ty: &Type, data_type: &DataType) -> bool {
             ty.is_group()
                 && info.logical_type_ref().is_none()
                 && info.converted_type() == ConvertedType::NONE
-                && fields_conform(ty, fields)
+                && fields_conform(ty, fields, mapping)
         }
         DataType::Array(array) => {
-            element(ty).is_some_and(|e| type_conforms(e, &array.element_type))
+            element(ty).is_some_and(|e| type_conforms(e, &array.element_type, mapping))
         }
         DataType::Map(map) => entries(ty).is_some_and(|(key, value)| {
             repetition(key) == Repetition::REQUIRED
-                && type_conforms(key, &map.key_type)
-                && type_conforms(value, &map.value_type)
+                && type_conforms(key, &map.key_type, mapping)
+                && type_conforms(value, &map.value_type, mapping)
         }),
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray};
 
 use super::adopt::{Inspected, inspect};
-use super::conform::{Conformance, Outcome, Partition, Target, conform, data_schema};
+use super::conform::{Conformance, Outcome, Partition, Target, conform};
 use super::convert::relaxed_fields;
 use super::convert::{
-    MappingMode, NullTally, Rows, Rules, convert_columns, record_batch, seal, show,
+    MappingMode, NullTally, Rows, Rules, convert_columns, find, record_batch, seal, show,
 };
 use super::error::DataFileError;
 use super::int96;
@@ -17,7 +17,7 @@ use super::pages::check_pages;
 use super::physical;
 use super::source::{BATCH_ROWS, Batches, Source};
 use super::split::{Splitter, partition_text};
-use super::stats::{Partial, footer_stats};
+use super::stats::{Partial, StatsBuilder, footer_stats};
 use crate::log::PartitionValues;
 use crate::schema::{DataType, Primitive, Scalar, StructType};
 
@@ -115,7 +115,17 @@ fn adopt(
     mut check: Option<&mut dyn RowCheck>,
 ) -> Result<PreparedFile, DataFileError> {
     let data = target.data_schema();
-    let Partial { mut builder, scan } = footer_stats(&file.metadata, &data, &[], &target.stats);
+    let none = &[];
+    let plain = target.mapping == MappingMode::None;
+    let Partial { mut builder, scan } = if plain {
+        footer_stats(&file.metadata, &data, none, &target.stats)
+    } else {
+        // Footers are asked by logical names: the file of a mapped table is read instead, which is rare.
+        Partial {
+            builder: StatsBuilder::new(&data, none, &target.stats),
+            scan: data.fields.iter().map(|f| f.name.clone()).collect(),
+        }
+    };
     let unproven = physical::unproven_not_null(&file.metadata, &data);
     let wanted = StructType {
         fields: data
@@ -128,10 +138,10 @@ fn adopt(
     if !wanted.fields.is_empty() {
         let mut nulls = NullTally::default();
         let mut row = 0;
-        for batch in decode(source, &wanted)? {
+        for batch in decode(source, &wanted, target.mapping)? {
             let batch = batch?;
             let rows = Rows::From(row);
-            let batch = convert_columns(&batch, &wanted, MappingMode::None, Rules::Exact, rows)?;
+            let batch = convert_columns(&batch, &wanted, target.mapping, Rules::Exact, rows)?;
             nulls.add(&batch, &wanted);
             builder.update(&batch)?;
             if let Some(check) = check.as_deref_mut()
@@ -168,7 +178,7 @@ fn rewrite(
     loop {
         let mut nulls = NullTally::default();
         let mut row = 0;
-        for batch in decode(source, &target.schema)? {
+        for batch in decode(source, &target.schema, MappingMode::None)? {
             let batch = batch?;
             let rows = Rows::From(row);
             let full = convert_columns(
@@ -204,15 +214,25 @@ fn rewrite(
 }
 
 /// Decodes the file's columns for those of `wanted`.
-fn decode(source: &Source, wanted: &StructType) -> Result<Batches, DataFileError> {
+fn decode(
+    source: &Source,
+    wanted: &StructType,
+    mapping: MappingMode,
+) -> Result<Batches, DataFileError> {
     let fields = source.schema().fields();
-    let roots: Vec<usize> = (0..fields.len())
-        .filter(|i| {
-            fields
-                .get(*i)
-                .is_some_and(|f| wanted.field(f.name()).is_some())
-        })
-        .collect();
+    let roots: Vec<usize> = match mapping {
+        MappingMode::None => (0..fields.len())
+            .filter(|i| {
+                fields
+                    .get(*i)
+                    .is_some_and(|f| wanted.field(f.name()).is_some())
+            })
+            .collect(),
+        MappingMode::Name | MappingMode::Id => {
+            let wanted = wanted.fields.iter();
+            wanted.filter_map(|f| find(fields, f, mapping)).collect()
+        }
+    };
     source.batches(&roots, None, BATCH_ROWS)
 }
 
@@ -343,12 +363,12 @@ fn first_difference(found: &ArrayRef, wanted: &ArrayRef) -> Result<Option<usize>
     Ok((0..same.len()).find(|i| !same.value(*i)))
 }
 
-/// The data columns of a full batch.
+/// The columns of a full batch that go into the file.
 pub(super) fn data_columns(
     full: &RecordBatch,
     target: &Target,
 ) -> Result<RecordBatch, DataFileError> {
-    let data = data_schema(&target.schema, &target.partition_columns);
+    let data = target.data_schema();
     let names = data.fields.iter().map(|f| f.name.as_str());
     let indices = names
         .filter_map(|name| full.schema_ref().index_of(name).ok())

@@ -13,7 +13,7 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 use super::conform::{Conformance, Target};
 use super::error::DataFileError;
 use super::prepare::{Bytes, PreparedFile, data_columns};
-use super::write::Writer;
+use super::write::{Columns, Writer};
 use crate::log::PartitionValues;
 use crate::schema::partition::{format_value, parse_value};
 use crate::schema::{DataType, Primitive, Scalar, SchemaError, StructField, StructType};
@@ -128,12 +128,19 @@ impl<'a> Splitter<'a> {
         };
         let writer = match place {
             Some(writer) => writer,
-            None => place.insert(Writer::new(
-                new_file()?,
-                self.data,
-                &self.target.stats,
-                self.target.mapping,
-            )?),
+            None => {
+                let columns = Columns {
+                    schema: self.data,
+                    partition_columns: &self.target.partition_columns,
+                    hidden: &[],
+                };
+                place.insert(Writer::open(
+                    new_file()?,
+                    &columns,
+                    &self.target.stats,
+                    self.target.mapping,
+                )?)
+            }
         };
         writer.write(rows)
     }

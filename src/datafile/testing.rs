@@ -63,6 +63,8 @@ pub(super) fn parquet(batch: &RecordBatch) -> File {
 
 pub(super) fn target(schema: StructType, partition_columns: &[&str]) -> Target {
     Target {
+        hidden: Vec::new(),
+        materialized: false,
         schema,
         partition_columns: partition_columns.iter().map(|c| (*c).to_owned()).collect(),
         fixed: BTreeMap::new(),

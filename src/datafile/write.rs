@@ -42,6 +42,18 @@ impl std::fmt::Debug for Writer {
     }
 }
 
+/// What a data file holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns<'a> {
+    /// Columns of the table, by logical names.
+    pub schema: &'a StructType,
+    /// Those among them that get no statistics: partition columns, where files hold them.
+    pub partition_columns: &'a [String],
+    /// 64-bit integers that the table's schema does not know, by their name in the file; the last columns of every
+    /// batch. They have no statistics and no field id.
+    pub hidden: &'a [&'a str],
+}
+
 /// A finished data file; its bytes are on the disk.
 #[derive(Debug)]
 pub struct Written {
@@ -65,6 +77,25 @@ impl Writer {
         stats: &StatsConfig,
         mapping: MappingMode,
     ) -> Result<Self, DataFileError> {
+        let columns = Columns {
+            schema,
+            partition_columns: &[],
+            hidden: &[],
+        };
+        Writer::open(file, &columns, stats, mapping)
+    }
+
+    /// As [`Writer::new`], with columns that are in the file and not, or not only, the table's.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn open(
+        file: File,
+        columns: &Columns<'_>,
+        stats: &StatsConfig,
+        mapping: MappingMode,
+    ) -> Result<Self, DataFileError> {
+        let schema = columns.schema;
         let written = written_schema(schema)?;
         if written.fields.is_empty() {
             return Err(DataFileError::Unwritable {
@@ -72,7 +103,11 @@ impl Writer {
                 found: DataType::Struct(schema.clone()).to_string(),
             });
         }
-        let physical = Arc::new(Schema::new(physical_fields(&written, mapping)?));
+        let fields = physical_fields(&written, mapping)?;
+        let hidden = columns.hidden.iter();
+        let hidden = hidden.map(|name| Arc::new(Field::new(*name, Arrow::Int64, true)));
+        let fields: Fields = fields.iter().cloned().chain(hidden).collect();
+        let physical = Arc::new(Schema::new(fields));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(CREATED_BY.to_owned())
@@ -91,7 +126,7 @@ impl Writer {
         Ok(Writer {
             writer,
             file,
-            stats: StatsBuilder::new(schema, &[], stats),
+            stats: StatsBuilder::new(schema, columns.partition_columns, stats),
             plain: mapping == MappingMode::None && written == *schema,
             schema: schema.clone(),
             physical,
@@ -107,12 +142,14 @@ impl Writer {
         let columns = if self.plain {
             batch.columns().to_vec()
         } else {
+            let hidden = batch.columns().iter().skip(self.schema.fields.len());
             written_fields(&self.schema)
                 .zip(self.physical.fields())
                 .map(|((index, field), physical)| {
                     let column = batch.columns().get(index).ok_or_else(short)?;
                     physical_array(column, &field.data_type, physical)
                 })
+                .chain(hidden.map(|column| Ok(Arc::clone(column))))
                 .collect::<Result<_, _>>()?
         };
         let batch = record_batch(self.physical.fields().clone(), columns, batch.num_rows())?;

@@ -3,6 +3,7 @@
 mod action;
 mod checkpoint;
 mod commit;
+mod crc;
 mod last_checkpoint;
 mod md5;
 mod name;
@@ -17,6 +18,7 @@ pub use checkpoint::{
     write_sidecar,
 };
 pub use commit::{each_action, parse_commit, write_commit};
+pub use crc::{Crc, DeletedRecordCounts, FileSizeHistogram};
 pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint, V2Hint};
 pub use name::{LOG_DIR, LogName, SIDECAR_DIR};
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::{OpError, Report, run};
-use crate::datafile::{
-    Bytes, DataFileError, PreparedFile, RowCheck, StatsConfig, Target, location, prepare,
-};
+use super::{OpError, Report, layout, run};
+use crate::datafile::{Bytes, DataFileError, PreparedFile, RowCheck, Target, location, prepare};
 use crate::engine::Constraints;
+use crate::env::Env;
 use crate::error::Failure as _;
-use crate::log::{Action, Add};
+use crate::log::{Action, Add, Metadata};
 use crate::store::Dir;
 use crate::table::{LiveFile, NAME_TAG, Operation, Snapshot, Staged, Table};
 
@@ -186,6 +185,13 @@ pub(super) fn done(
     }
 }
 
+/// Where files are put, and by which properties.
+pub(super) struct Here<'a> {
+    pub(super) dir: &'a Dir,
+    pub(super) env: &'a Env,
+    pub(super) metadata: &'a Metadata,
+}
+
 /// Files that lie in the table's directory and wait for the commit that refers to them.
 pub(super) struct Placed {
     pub(super) adds: Vec<Add>,
@@ -197,25 +203,22 @@ pub(super) struct Placed {
 impl Placed {
     fn new(table: &Table, base: &Snapshot, request: &Append<'_>) -> Result<Self, OpError> {
         let now = table.env().now();
-        let mut target = Target {
-            schema: (**base.schema()).clone(),
-            partition_columns: base.partition_columns().to_vec(),
-            fixed: request.fixed.clone(),
-            stats: StatsConfig::from_configuration(&base.metadata().configuration),
-            mapping: base.mapping(),
-        };
-        target.stats = target.stats.with_clustering(base.clustering_columns());
+        let target = layout::target(base, request.fixed)?;
         let constraints = Constraints::parse(&target.schema, &base.metadata().configuration, now)?;
-        Self::place(table.dir(), &target, constraints, request, now)
+        let here = Here {
+            dir: table.dir(),
+            env: table.env(),
+            metadata: base.metadata(),
+        };
+        Self::place(&here, &target, constraints, request)
     }
 
     /// Checks the file and gives what it becomes a name in the table's directory.
     pub(super) fn place(
-        dir: &Dir,
+        here: &Here<'_>,
         target: &Target,
         constraints: Option<Constraints>,
         request: &Append<'_>,
-        now: i64,
     ) -> Result<Self, OpError> {
         // Durable before anything refers to it.
         request.input.sync_all().map_err(OpError::Staging)?;
@@ -235,8 +238,8 @@ impl Placed {
             rows: prepared.rows,
         };
         for (index, file) in prepared.files.iter().enumerate() {
-            if let Err(error) = placed.put(dir, target, request, index, file, now) {
-                placed.discard_in(dir);
+            if let Err(error) = placed.put(here, target, request, index, file) {
+                placed.discard_in(here.dir);
                 return Err(error);
             }
         }
@@ -245,13 +248,14 @@ impl Placed {
 
     fn put(
         &mut self,
-        dir: &Dir,
+        here: &Here<'_>,
         target: &Target,
         request: &Append<'_>,
         index: usize,
         file: &PreparedFile,
-        now: i64,
     ) -> Result<(), OpError> {
+        let dir = here.dir;
+        let prefix = layout::prefix(here.metadata, here.env);
         let base_name = match index {
             0 => request.stored.to_owned(),
             n => format!(
@@ -264,7 +268,7 @@ impl Placed {
             &target.schema,
             &target.partition_columns,
             &file.partition_values,
-            None,
+            prefix.as_deref(),
         );
         let path = Path::new(&place.relative);
         if let Some(parent) = path.parent() {
@@ -280,7 +284,7 @@ impl Placed {
             path: place.add_path,
             partition_values: file.partition_values.clone(),
             size: i64::try_from(file.size).unwrap_or(i64::MAX),
-            modification_time: now,
+            modification_time: here.env.now(),
             data_change: true,
             stats: Some(file.stats.clone()),
             tags: Some([(NAME_TAG.to_owned(), Some(request.name.to_owned()))].into()),

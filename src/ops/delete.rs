@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use arrow::array::{Array as _, BooleanArray};
 use serde_json::value::RawValue;
 
-use super::{OpError, Report, kept_files, run};
-use crate::datafile::{Reader, StatsConfig, Writer, location, new_file_name};
+use super::{OpError, Report, kept_files, rewrite, run};
+use crate::datafile::Reader;
 use crate::deletion_vector::RowSet;
 use crate::engine::{Predicate, Verdict};
-use crate::log::{Action, Add};
-use crate::schema::StructType;
-use crate::table::{DataPath, LiveFile, Operation, Snapshot, Staged, Table, TableError, protocol};
-
-/// Rows evaluated at a time.
-const BATCH_ROWS: usize = 16_384;
+use crate::log::Action;
+use crate::table::{LiveFile, Operation, Snapshot, Staged, Table, protocol};
 
 /// Deletes the rows for which a predicate is true. Makes no version when there is none.
 ///
@@ -206,7 +201,7 @@ impl Plan<'_> {
         let physical = reader.physical_rows();
         let mut marked = dead.clone();
         for batch in reader {
-            let (batch, positions) = batch.map_err(|e| self.in_file(file, e))?;
+            let (batch, positions) = batch.map_err(|e| rewrite::in_file(file, e))?;
             let hits = self.predicate.evaluate(&batch)?;
             for (index, row) in positions.iter().enumerate() {
                 if is_hit(&hits, index) {
@@ -233,28 +228,8 @@ impl Plan<'_> {
         columns: &[String],
         dead: &RowSet,
     ) -> Result<Reader, OpError> {
-        let path = match &file.path {
-            DataPath::Inside(path) => path,
-            DataPath::Outside(path) => return Err(TableError::Outside(path.clone()).into()),
-        };
-        let bytes = self.table.dir().open_file(Path::new(path))?;
-        Reader::open(
-            bytes,
-            self.base.schema(),
-            columns,
-            &file.add.partition_values,
-            self.base.mapping(),
-            Some(dead),
-            BATCH_ROWS,
-        )
-        .map_err(|e| self.in_file(file, e))
-    }
-
-    fn in_file(&self, file: &LiveFile, source: crate::datafile::DataFileError) -> OpError {
-        OpError::File {
-            path: file.visible.to_string(),
-            source: Box::new(source),
-        }
+        let base = self.base;
+        rewrite::open(self.table, base, file, base.schema(), columns, dead)
     }
 
     /// The actions of all changes; `written` gets what is on the disk for them.
@@ -306,7 +281,14 @@ impl Plan<'_> {
                     }
                     count("numRemovedFiles", 1);
                     count("numRemovedBytes", u64::try_from(add.size).unwrap_or(0));
-                    let (copy, kept) = self.rewrite(&change.file, &rows, now, written)?;
+                    let (copy, kept) = rewrite::copy(
+                        self.table,
+                        self.base,
+                        &change.file,
+                        &rows,
+                        self.scratch,
+                        written,
+                    )?;
                     count("numAddedFiles", 1);
                     count("numAddedBytes", u64::try_from(copy.size).unwrap_or(0));
                     count("numCopiedRows", kept);
@@ -328,66 +310,6 @@ impl Plan<'_> {
             }
         }
         Ok(actions)
-    }
-
-    /// Writes the rows of a file that are not in `dead` to a new one.
-    fn rewrite(
-        &self,
-        file: &LiveFile,
-        dead: &RowSet,
-        now: i64,
-        written: &mut Vec<String>,
-    ) -> Result<(Add, u64), OpError> {
-        let base = self.base;
-        let columns: Vec<String> = base
-            .schema()
-            .fields
-            .iter()
-            .filter(|f| !base.partition_columns().contains(&f.name))
-            .map(|f| f.name.clone())
-            .collect();
-        let fields = base
-            .schema()
-            .fields
-            .iter()
-            .filter(|f| columns.contains(&f.name))
-            .cloned();
-        let schema = StructType {
-            fields: fields.collect(),
-        };
-        let stats = StatsConfig::from_configuration(&base.metadata().configuration)
-            .with_clustering(base.clustering_columns());
-        let staged = (self.scratch)().map_err(OpError::Staging)?;
-        let mut writer = Writer::new(staged, &schema, &stats, base.mapping())?;
-        for batch in self.reader(file, &columns, dead)? {
-            let (batch, _) = batch.map_err(|e| self.in_file(file, e))?;
-            writer.write(&batch)?;
-        }
-        let copy = writer.finish()?;
-        let place = location(
-            &new_file_name(self.table.env().uuid()),
-            base.schema(),
-            base.partition_columns(),
-            &file.add.partition_values,
-            None,
-        );
-        if let Some(parent) = Path::new(&place.relative).parent() {
-            self.table.dir().create_dir_all(parent)?;
-        }
-        self.table
-            .dir()
-            .adopt(&copy.file, Path::new(&place.relative))?;
-        written.push(place.relative);
-        let add = Add {
-            path: place.add_path,
-            size: i64::try_from(copy.size).unwrap_or(i64::MAX),
-            modification_time: now,
-            data_change: true,
-            stats: Some(copy.stats),
-            deletion_vector: None,
-            ..file.add.clone()
-        };
-        Ok((add, copy.rows))
     }
 }
 

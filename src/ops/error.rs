@@ -33,8 +33,6 @@ pub enum OpError {
     NoColumns,
     #[error("rows of {path} would have to be rewritten, and the table keeps a change data feed")]
     FeedNeedsVectors { path: String },
-    #[error("tables with the features `modern` can't be created by this version")]
-    ModernFeatures,
     #[error("staging: {0}")]
     Staging(#[source] std::io::Error),
 }
@@ -72,7 +70,7 @@ impl Failure for OpError {
             OpError::Replaced(_) => Kind::Conflict,
             OpError::Gone(_) => Kind::Absent,
             OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
-            OpError::FeedNeedsVectors { .. } | OpError::ModernFeatures => Kind::Unsupported,
+            OpError::FeedNeedsVectors { .. } => Kind::Unsupported,
             OpError::Staging(e) => crate::error::io_kind(e),
         }
     }
@@ -96,7 +94,6 @@ impl Failure for OpError {
                 "turn deletion vectors on (delta.enableDeletionVectors=true): deletes then rewrite nothing"
                     .to_owned(),
             ),
-            OpError::ModernFeatures => Some("mount with --table-features=default".to_owned()),
             OpError::Gone(_) | OpError::NoColumns | OpError::Staging(_) => None,
         }
     }

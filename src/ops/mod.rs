@@ -9,9 +9,11 @@ mod create;
 mod delete;
 mod error;
 mod files;
+mod layout;
 #[cfg(test)]
 mod log_testing;
 mod prune;
+mod rewrite;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

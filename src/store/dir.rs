@@ -285,6 +285,41 @@ impl Dir {
         Ok(put)
     }
 
+    /// As [`Dir::put_if_absent`] for a file that nobody depends on: whoever looks sees all of it or nothing, and a
+    /// power cut may leave it empty.
+    ///
+    /// # Errors
+    /// As [`Dir::open_file`]; also where the file system has no rename that does not replace.
+    pub fn offer(&self, path: &Path, temporary: &OsStr, body: &[u8]) -> Result<Put, StoreError> {
+        let beside = path.with_file_name(temporary);
+        let mut file = self.create_new(&beside)?;
+        file.write_all(body).map_err(|e| {
+            let _ = self.remove_file(&beside);
+            self.io("write", path, e)
+        })?;
+        let (parent, name) = self.parent(path)?;
+        let temporary = c_name(temporary).map_err(|e| self.io("put", path, e))?;
+        // SAFETY: valid descriptors and NUL-terminated names.
+        let rc = unsafe {
+            libc::renameat2(
+                parent.as_raw_fd(),
+                temporary.as_ptr(),
+                parent.as_raw_fd(),
+                name.as_ptr(),
+                libc::RENAME_NOREPLACE,
+            )
+        };
+        if rc == 0 {
+            return Ok(Put::Created);
+        }
+        let error = std::io::Error::last_os_error();
+        self.remove_at(parent.as_fd(), &temporary);
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Ok(Put::Exists),
+            _ => Err(self.io("put", path, error)),
+        }
+    }
+
     /// Writes `body` over whatever is under `path`: all of it or nothing, durable on return.
     ///
     /// # Errors

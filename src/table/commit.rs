@@ -1,11 +1,12 @@
 //! The only door to the log (PROTOCOL.md G): put-if-absent, re-numbering of blind appends, read-back of an
-//! unknown outcome.
+//! unknown outcome. What a version carries beside its caller's actions is made here, for each attempt: commitInfo,
+//! in-commit timestamp, row ids, checksum.
 //!
 //! # Why a race without reads is re-numbered here and every other one is handed back
 //! A blind append read nothing but schema and protocol; as long as these are the same objects its actions are
 //! right for the next number, too. Anything that read rows must look again: its caller stages it anew.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,9 +14,13 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::segment::{LogFile, modified_ms};
-use super::{Known, Snapshot, Table, TableError, properties, protocol, segment, temporary_name};
+use super::validate::{Rules, validate};
+use super::{
+    Known, Snapshot, Table, TableError, checksum, properties, protocol, row_ids, segment,
+    temporary_name,
+};
 use crate::env::{Env, Millis};
-use crate::log::{Action, CommitInfo, LOG_DIR, LogName, write_commit};
+use crate::log::{Action, CommitInfo, LOG_DIR, LogName, Metadata, Protocol, write_commit};
 use crate::store::{Dir, Put, StoreError};
 
 /// How long one commit may go on losing races.
@@ -83,9 +88,18 @@ impl Table {
             }
             attempts += 1;
             let version = base.version().saturating_add(1);
-            let actions = self.complete(&base, staged, &txn_id)?;
-            match self.put(version, &txn_id, &write_commit(&actions))? {
-                Put::Created => return self.adopt(&base, version, actions).map(Outcome::Committed),
+            let actions = complete(&self.dir, &self.env, Some(&base), staged, &txn_id)?;
+            match put_commit(
+                &self.dir,
+                &self.env,
+                version,
+                &txn_id,
+                &write_commit(&actions),
+            )? {
+                Put::Created => {
+                    let adopted = self.adopt(&base, version, actions, &txn_id);
+                    return adopted.map(Outcome::Committed);
+                }
                 Put::Exists => {
                     let newest = self.refresh()?;
                     if newest.version() < version {
@@ -105,16 +119,13 @@ impl Table {
         }
     }
 
-    fn put(&self, version: u64, txn_id: &str, body: &[u8]) -> Result<Put, TableError> {
-        put_commit(&self.dir, &self.env, version, txn_id, body)
-    }
-
     /// The committed version as a snapshot. What follows the commit never fails it.
     fn adopt(
         &self,
         base: &Snapshot,
         version: u64,
         actions: Vec<Action>,
+        txn_id: &str,
     ) -> Result<Arc<Snapshot>, TableError> {
         let path = Path::new(LOG_DIR).join(LogName::commit(version));
         let now = self.env.now();
@@ -129,40 +140,12 @@ impl Table {
                 version,
                 reason: e.to_string(),
             })?;
+        checksum::write(&self.dir, &self.env, &next, txn_id);
         Ok(self.learn(Known {
             snapshot: Arc::new(next),
             file: inode,
             checked: now,
         }))
-    }
-
-    /// The actions with their commitInfo in front, checked.
-    fn complete(
-        &self,
-        base: &Snapshot,
-        staged: &Staged,
-        txn_id: &str,
-    ) -> Result<Vec<Action>, TableError> {
-        let version = base.version().saturating_add(1);
-        validate(base, &staged.actions, version)?;
-        let now = self.env.now();
-        let stamps = protocol::supports(base.protocol(), "inCommitTimestamp")
-            && protocol::flag(base.metadata(), "delta.enableInCommitTimestamps");
-        let stamp = if stamps {
-            let previous = base.in_commit_timestamp().ok_or(TableError::Malformed {
-                version: base.version(),
-                what: "commitInfo",
-                reason: "in-commit timestamps are on, but this version has none".to_owned(),
-            })?;
-            Some(now.max(previous.saturating_add(1)))
-        } else {
-            None
-        };
-        let level = properties::isolation_level(base.metadata());
-        let info = commit_info(staged, now, stamp, Some(base.version()), level, txn_id);
-        let mut actions = vec![Action::CommitInfo(info)];
-        actions.extend(staged.actions.iter().cloned());
-        Ok(actions)
     }
 }
 
@@ -171,11 +154,8 @@ impl Table {
 /// # Errors
 /// [`TableError::Conflict`] when somebody else created it at the same moment: nothing was committed.
 pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError> {
-    let now = env.now();
     let txn_id = env.uuid().to_string();
-    let info = commit_info(staged, now, None, None, "WriteSerializable", &txn_id);
-    let mut actions = vec![Action::CommitInfo(info)];
-    actions.extend(staged.actions.iter().cloned());
+    let actions = complete(dir, env, None, staged, &txn_id)?;
     match dir.create_dir(Path::new(LOG_DIR)) {
         Err(StoreError::Io { source, .. })
             if source.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -183,15 +163,107 @@ pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError
     }
     match put_commit(dir, env, 0, &txn_id, &write_commit(&actions))? {
         // It is committed, whatever the look at it says.
-        Put::Created => Table::open(dir.clone(), env.clone()).map_err(|e| TableError::Unknown {
-            version: 0,
-            reason: e.to_string(),
-        }),
+        Put::Created => {
+            let table = Table::open(dir.clone(), env.clone()).map_err(|e| TableError::Unknown {
+                version: 0,
+                reason: e.to_string(),
+            })?;
+            let snapshot = table.snapshot();
+            if snapshot.version() == 0 {
+                checksum::write(dir, env, &snapshot, &txn_id);
+            }
+            Ok(table)
+        }
         Put::Exists => Err(TableError::Conflict {
             version: 0,
             operation: "another CREATE TABLE".to_owned(),
         }),
     }
+}
+
+/// The actions with their commitInfo in front, as they are right after `base` and nowhere else: timestamps, row
+/// ids and what depends on them. Checked.
+fn complete(
+    dir: &Dir,
+    env: &Env,
+    base: Option<&Snapshot>,
+    staged: &Staged,
+    txn_id: &str,
+) -> Result<Vec<Action>, TableError> {
+    let version = base.map_or(0, |b| b.version().saturating_add(1));
+    let mut actions = staged.actions.clone();
+    let protocol = actions.iter().find_map(|a| match a {
+        Action::Protocol(p) => Some(p.clone()),
+        _ => None,
+    });
+    let metadata = actions.iter().find_map(|a| match a {
+        Action::MetaData(m) => Some(m.clone()),
+        _ => None,
+    });
+    let incomplete = |action| TableError::Incomplete { version, action };
+    let protocol = protocol
+        .or_else(|| base.map(|b| b.protocol().clone()))
+        .ok_or(incomplete("protocol"))?;
+    let mut metadata = metadata
+        .or_else(|| base.map(|b| b.metadata().clone()))
+        .ok_or(incomplete("metaData"))?;
+    let now = env.now();
+    let stamp = stamp(base, &protocol, &metadata, now)?;
+    if let (Some(base), Some(stamp)) = (base, stamp)
+        && !protocol::in_commit_timestamps(base.protocol(), base.metadata())
+    {
+        protocol::record_timestamps_from(&mut metadata, version, stamp);
+        actions.retain(|a| !matches!(a, Action::MetaData(_)));
+        actions.insert(0, Action::MetaData(metadata.clone()));
+    }
+    if protocol::assigns_row_ids(&protocol, &metadata) {
+        row_ids::assign(dir, base, &mut actions, version)?;
+    }
+    let rules = Rules {
+        table: dir.path(),
+        base,
+        version,
+        protocol: &protocol,
+        metadata: &metadata,
+        blind: staged.blind,
+    };
+    validate(&rules, &actions)?;
+    let told = Told {
+        now,
+        stamp,
+        read_version: base.map(Snapshot::version),
+        isolation_level: properties::isolation_level(base.map_or(&metadata, |b| b.metadata())),
+        preserves_rows: protocol::row_tracking_enabled(&protocol, &metadata),
+        txn_id,
+    };
+    actions.insert(0, Action::CommitInfo(commit_info(staged, &told)));
+    Ok(actions)
+}
+
+/// The in-commit timestamp of the version after `base`; `None` where commits have none (PROTOCOL.md A3). The first
+/// one exceeds the time of the file before, so that the history stays in order.
+fn stamp(
+    base: Option<&Snapshot>,
+    protocol: &Protocol,
+    metadata: &Metadata,
+    now: Millis,
+) -> Result<Option<Millis>, TableError> {
+    if !protocol::in_commit_timestamps(protocol, metadata) {
+        return Ok(None);
+    }
+    let Some(base) = base else {
+        return Ok(Some(now));
+    };
+    let previous = if protocol::in_commit_timestamps(base.protocol(), base.metadata()) {
+        base.in_commit_timestamp().ok_or(TableError::Malformed {
+            version: base.version(),
+            what: "commitInfo",
+            reason: "in-commit timestamps are on, but this version has none".to_owned(),
+        })?
+    } else {
+        base.timestamp()
+    };
+    Ok(Some(now.max(previous.saturating_add(1))))
 }
 
 fn put_commit(
@@ -252,20 +324,24 @@ fn renumbers(staged: &Staged, base: &Snapshot, newest: &Snapshot) -> bool {
         && base.protocol() == newest.protocol()
 }
 
-fn commit_info(
-    staged: &Staged,
+/// What commitInfo says beside the operation.
+struct Told<'a> {
     now: Millis,
-    stamp: Option<i64>,
+    stamp: Option<Millis>,
     read_version: Option<u64>,
-    isolation_level: &str,
-    txn_id: &str,
-) -> CommitInfo {
+    isolation_level: &'a str,
+    /// Rows keep their ids where they are written again.
+    preserves_rows: bool,
+    txn_id: &'a str,
+}
+
+fn commit_info(staged: &Staged, told: &Told<'_>) -> CommitInfo {
     let operation = &staged.operation;
     let mut info = Map::new();
-    if let Some(stamp) = stamp {
+    if let Some(stamp) = told.stamp {
         info.insert("inCommitTimestamp".to_owned(), stamp.into());
     }
-    info.insert("timestamp".to_owned(), now.into());
+    info.insert("timestamp".to_owned(), told.now.into());
     info.insert("operation".to_owned(), operation.name.into());
     let parameters: Map<String, Value> = operation
         .parameters
@@ -273,10 +349,10 @@ fn commit_info(
         .map(|(k, v)| ((*k).to_owned(), Value::from(v.as_str())))
         .collect();
     info.insert("operationParameters".to_owned(), Value::Object(parameters));
-    if let Some(version) = read_version {
+    if let Some(version) = told.read_version {
         info.insert("readVersion".to_owned(), version.into());
     }
-    info.insert("isolationLevel".to_owned(), isolation_level.into());
+    info.insert("isolationLevel".to_owned(), told.isolation_level.into());
     info.insert("isBlindAppend".to_owned(), staged.blind.into());
     let metrics: Map<String, Value> = operation
         .metrics
@@ -287,64 +363,14 @@ fn commit_info(
     if let Some(text) = &operation.user_metadata {
         info.insert("userMetadata".to_owned(), text.as_str().into());
     }
+    if told.preserves_rows {
+        let tags = serde_json::json!({"delta.rowTracking.preserved": "true"});
+        info.insert("tags".to_owned(), tags);
+    }
     info.insert(
         "engineInfo".to_owned(),
         concat!("deltafs/", env!("CARGO_PKG_VERSION")).into(),
     );
-    info.insert("txnId".to_owned(), txn_id.into());
+    info.insert("txnId".to_owned(), told.txn_id.into());
     CommitInfo(info)
-}
-
-/// The rules of PROTOCOL.md A2 on what we are about to write.
-fn validate(base: &Snapshot, actions: &[Action], version: u64) -> Result<(), TableError> {
-    let bad = |what: &'static str, reason: String| TableError::Malformed {
-        version,
-        what,
-        reason,
-    };
-    let mut added = HashSet::new();
-    let mut removed = HashSet::new();
-    let mut data_change = None;
-    let mut metadata = 0;
-    for action in actions {
-        let change = match action {
-            Action::Add(add) => {
-                if !added.insert(add.path.as_str()) {
-                    return Err(bad("add", format!("{} is added twice", add.path)));
-                }
-                Some(add.data_change)
-            }
-            Action::Remove(remove) => {
-                if !removed.insert(remove.path.as_str()) {
-                    return Err(bad("remove", format!("{} is removed twice", remove.path)));
-                }
-                Some(remove.data_change)
-            }
-            Action::MetaData(_) => {
-                metadata += 1;
-                None
-            }
-            Action::CommitInfo(_)
-            | Action::Protocol(_)
-            | Action::Txn(_)
-            | Action::DomainMetadata(_)
-            | Action::Cdc(_) => None,
-        };
-        if let Some(change) = change {
-            if data_change.is_some_and(|known| known != change) {
-                return Err(bad(
-                    "commit",
-                    "dataChange differs between its files".to_owned(),
-                ));
-            }
-            data_change = Some(change);
-        }
-    }
-    if metadata > 1 {
-        return Err(bad("commit", "it has two metaData actions".to_owned()));
-    }
-    if !removed.is_empty() && data_change == Some(true) {
-        base.check_append_only()?;
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Knows the log and the store; never a mount's paths, never DataFusion. Everything blocks.
 
 mod catalog;
+pub mod checksum;
 mod commit;
 mod error;
 mod history;
@@ -13,8 +14,10 @@ mod path;
 pub mod properties;
 pub mod protocol;
 mod replay;
+mod row_ids;
 mod segment;
 mod snapshot;
+mod validate;
 mod vectors;
 mod views;
 

@@ -1,9 +1,11 @@
-//! The feature gate (PROTOCOL.md A4): what we read, what we write, what we refuse, in one table.
+//! The feature gate (PROTOCOL.md A4): what we read, what we write, what we refuse, in one table; and the way from
+//! one protocol to a higher one. Knows protocol, metadata and schema; never files or versions.
 
 use super::TableError;
 use crate::datafile::MappingMode;
 use crate::log::{Metadata, Protocol};
-use crate::schema::{DataType, Primitive, StructType};
+use crate::schema::mapping::{self, MAPPING_MODE, MAX_COLUMN_ID};
+use crate::schema::{DataType, INVARIANTS, Primitive, StructType};
 
 /// Whom a feature binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,94 +23,155 @@ enum Can {
     No,
 }
 
+/// One row of PROTOCOL.md A4.
 struct Feature {
     name: &'static str,
     binds: Binds,
     /// The legacy reader and writer versions that imply it.
     legacy: Option<(i32, i32)>,
+    /// Features without which it can't be listed.
+    needs: &'static [&'static str],
     read: Can,
     write: Can,
+    /// What helps where we refuse; a general hint without.
+    help: Option<&'static str>,
 }
 
-const fn feature(
-    name: &'static str,
-    binds: Binds,
-    legacy: Option<(i32, i32)>,
-    read: Can,
-    write: Can,
-) -> Feature {
-    Feature {
-        name,
-        binds,
-        legacy,
-        read,
-        write,
+impl Feature {
+    const fn writer(name: &'static str, write: Can) -> Self {
+        Feature {
+            name,
+            binds: Writer,
+            legacy: None,
+            needs: &[],
+            read: Yes,
+            write,
+            help: None,
+        }
+    }
+
+    const fn both(name: &'static str, read: Can, write: Can) -> Self {
+        Feature {
+            binds: Both,
+            read,
+            ..Feature::writer(name, write)
+        }
+    }
+
+    const fn legacy(mut self, reader: i32, writer: i32) -> Self {
+        self.legacy = Some((reader, writer));
+        self
+    }
+
+    const fn needs(mut self, features: &'static [&'static str]) -> Self {
+        self.needs = features;
+        self
+    }
+
+    const fn help(mut self, help: &'static str) -> Self {
+        self.help = Some(help);
+        self
+    }
+
+    /// The reader version that the feature asks for at least.
+    fn reader_version(&self) -> i32 {
+        match (self.binds, self.legacy) {
+            (Writer, _) => 1,
+            (Both, Some((reader, _))) => reader,
+            (Both, None) => 3,
+        }
+    }
+
+    /// Whether legacy versions imply it. Both count for a feature that binds both.
+    fn implied(&self, protocol: &Protocol) -> bool {
+        protocol.min_writer_version < 7
+            && self.legacy.is_some_and(|(reader, writer)| {
+                protocol.min_writer_version >= writer && protocol.min_reader_version >= reader
+            })
     }
 }
 
 use Binds::{Both, Writer};
 use Can::{No, Unused, Yes};
 
+const DOMAINS: &[&str] = &["domainMetadata"];
+const BY_CATALOG: &str = "the table is managed by a catalog: use it through that catalog";
+const ICEBERG: &str = "write with the system that keeps the Iceberg metadata, or switch the compatibility off there \
+     (delta.enableIcebergCompatV1, V2, V3 = false)";
+const REDIRECTED: &str = "the table has moved: mount the one that it redirects to";
+const SHREDDED: &str = "drop or cast the variant columns with the system that has them";
+
 const FEATURES: &[Feature] = &[
-    feature("appendOnly", Writer, Some((1, 2)), Yes, Yes),
-    feature("invariants", Writer, Some((1, 2)), Yes, Yes),
-    feature("checkConstraints", Writer, Some((1, 3)), Yes, Yes),
-    feature("changeDataFeed", Writer, Some((1, 4)), Yes, Yes),
-    feature(
-        "generatedColumns",
-        Writer,
-        Some((1, 4)),
-        Yes,
-        Unused(generated_columns),
+    Feature::writer("appendOnly", Yes).legacy(1, 2),
+    Feature::writer("invariants", Yes).legacy(1, 2),
+    Feature::writer("checkConstraints", Yes).legacy(1, 3),
+    Feature::writer("changeDataFeed", Yes).legacy(1, 4),
+    Feature::writer("generatedColumns", Unused(generated_columns))
+        .legacy(1, 4)
+        .help("write with a system that computes generated columns, or drop those columns there"),
+    Feature::both("columnMapping", Yes, Yes).legacy(2, 5),
+    Feature::writer("identityColumns", Unused(identity_columns))
+        .legacy(1, 6)
+        .help("write with a system that numbers identity columns, or drop those columns there"),
+    Feature::both("deletionVectors", Yes, Yes),
+    Feature::both("timestampNtz", Yes, Yes),
+    // What the first writers called it.
+    Feature::both("timestampWithoutTimezone", Yes, Yes),
+    Feature::both("typeWidening", Yes, Yes),
+    Feature::both("typeWidening-preview", Yes, Yes),
+    Feature::writer("domainMetadata", Yes),
+    Feature::writer("rowTracking", Yes).needs(DOMAINS),
+    Feature::both("v2Checkpoint", Yes, Yes),
+    Feature::writer("inCommitTimestamp", Yes),
+    // Spark 3.2 alone wrote it, with properties of other names; since the name went final (delta PR 3416) Spark
+    // refuses it, too.
+    Feature::writer("inCommitTimestamp-preview", No).help(
+        "drop the feature with Delta Spark 3.2, which wrote it, and enable inCommitTimestamp instead",
     ),
-    feature("columnMapping", Both, Some((2, 5)), Yes, Unused(mapped)),
-    feature(
-        "identityColumns",
-        Writer,
-        Some((1, 6)),
-        Yes,
-        Unused(identity_columns),
-    ),
-    feature("deletionVectors", Both, None, Yes, Yes),
-    feature("timestampNtz", Both, None, Yes, Yes),
-    feature("timestampWithoutTimezone", Both, None, Yes, Yes),
-    feature("typeWidening", Both, None, Yes, Yes),
-    feature("typeWidening-preview", Both, None, Yes, Yes),
-    feature("domainMetadata", Writer, None, Yes, Yes),
-    feature("rowTracking", Writer, None, Yes, No),
-    feature("v2Checkpoint", Both, None, Yes, Yes),
-    feature("inCommitTimestamp", Writer, None, Yes, Yes),
-    feature("inCommitTimestamp-preview", Writer, None, Yes, No),
-    feature("clustering", Writer, None, Yes, No),
-    feature("vacuumProtocolCheck", Both, None, Yes, Yes),
-    feature(
-        "allowColumnDefaults",
-        Writer,
-        None,
-        Yes,
-        Unused(column_defaults),
-    ),
-    feature("checkpointProtection", Writer, None, Yes, Yes),
-    feature("materializePartitionColumns", Writer, None, Yes, No),
-    feature("icebergCompatV1", Writer, None, Yes, No),
-    feature("icebergCompatV2", Writer, None, Yes, No),
-    feature("icebergCompatV3", Writer, None, Yes, No),
-    feature("icebergWriterCompatV1", Writer, None, Yes, No),
-    feature("variantType", Both, None, Yes, Unused(variants)),
-    feature("variantType-preview", Both, None, Yes, Unused(variants)),
-    feature("variantShredding", Both, None, Yes, No),
-    feature("variantShredding-preview", Both, None, Yes, No),
-    feature("collations", Writer, None, Yes, No),
-    feature("collations-preview", Writer, None, Yes, No),
+    Feature::writer("clustering", Yes).needs(DOMAINS),
+    Feature::both("vacuumProtocolCheck", Yes, Yes),
+    Feature::writer("allowColumnDefaults", Unused(column_defaults))
+        .help("write with a system that fills column defaults, or drop the defaults there"),
+    Feature::writer("checkpointProtection", Yes),
+    Feature::writer("materializePartitionColumns", Yes),
+    Feature::writer("icebergCompatV1", Unused(|m, _| flag(m, "delta.enableIcebergCompatV1")))
+        .needs(&["columnMapping"])
+        .help(ICEBERG),
+    Feature::writer("icebergCompatV2", Unused(|m, _| flag(m, "delta.enableIcebergCompatV2")))
+        .needs(&["columnMapping"])
+        .help(ICEBERG),
+    Feature::writer("icebergCompatV3", Unused(|m, _| flag(m, "delta.enableIcebergCompatV3")))
+        .needs(&["columnMapping", "rowTracking", "domainMetadata"])
+        .help(ICEBERG),
+    Feature::writer("icebergWriterCompatV1", No).help(ICEBERG),
+    Feature::writer("icebergWriterCompatV3", No).help(ICEBERG),
+    Feature::both("variantType", Yes, Unused(variants)).help(SHREDDED),
+    Feature::both("variantType-preview", Yes, Unused(variants)).help(SHREDDED),
+    Feature::both("variantShredding", Yes, Unused(variants)).help(SHREDDED),
+    Feature::both("variantShredding-preview", Yes, Unused(variants)).help(SHREDDED),
+    Feature::writer("collations", Unused(collated))
+        .needs(DOMAINS)
+        .help("write with a system that has collations: they decide what is equal and what statistics say"),
+    Feature::writer("collations-preview", Unused(collated))
+        .needs(DOMAINS)
+        .help("write with a system that has collations: they decide what is equal and what statistics say"),
+    Feature::both("geospatial", No, No),
+    Feature::both("geospatial-dev", No, No),
+    Feature::both("timestampNanos", No, No),
+    Feature::both("adaptiveMetadata-preview", No, No),
+    Feature::writer("columnMappingUsageTracking", No),
+    Feature::both("redirectReaderWriter-preview", No, No).help(REDIRECTED),
+    Feature::writer("redirectWriterOnly-preview", No).help(REDIRECTED),
+    // A catalog hands out the versions of these: the log on disk is not the truth.
+    Feature::both("catalogManaged", No, No).help(BY_CATALOG),
+    Feature::both("catalogOwned", No, No).help(BY_CATALOG),
+    Feature::both("catalogOwned-preview", No, No).help(BY_CATALOG),
+    Feature::both("coordinatedCommits-preview", No, No).help(BY_CATALOG),
 ];
 
-/// Features of tables whose versions a catalog hands out: the log on disk is not the truth.
-const CATALOG: &[&str] = &[
-    "catalogManaged",
-    "catalogOwned",
-    "catalogOwned-preview",
-    "coordinatedCommits-preview",
-];
+fn known(name: &str) -> Option<&'static Feature> {
+    FEATURES.iter().find(|f| f.name == name)
+}
 
 fn in_field(schema: &StructType, key: &str) -> bool {
     schema.any_field(&mut |f| f.metadata.contains_key(key))
@@ -126,21 +189,23 @@ fn column_defaults(_: &Metadata, schema: &StructType) -> bool {
     in_field(schema, "CURRENT_DEFAULT")
 }
 
-fn mapped(metadata: &Metadata, _: &StructType) -> bool {
-    mapping_mode(metadata) != MappingMode::None
+fn collated(_: &Metadata, schema: &StructType) -> bool {
+    in_field(schema, "__COLLATIONS")
 }
 
 fn variants(_: &Metadata, schema: &StructType) -> bool {
-    DataType::Struct(schema.clone()).any_primitive(&mut |p| *p == Primitive::Variant)
+    has_type(schema, &Primitive::Variant)
+}
+
+fn has_type(schema: &StructType, wanted: &Primitive) -> bool {
+    let fields = schema.fields.iter();
+    let mut types = fields.map(|f| &f.data_type);
+    types.any(|t| t.any_primitive(&mut |p| p == wanted))
 }
 
 /// How data files name columns, by `delta.columnMapping.mode` (PROTOCOL.md C).
 pub fn mapping_mode(metadata: &Metadata) -> MappingMode {
-    match metadata
-        .configuration
-        .get("delta.columnMapping.mode")
-        .map(String::as_str)
-    {
+    match metadata.configuration.get(MAPPING_MODE).map(String::as_str) {
         Some("name") => MappingMode::Name,
         Some("id") => MappingMode::Id,
         _ => MappingMode::None,
@@ -150,15 +215,9 @@ pub fn mapping_mode(metadata: &Metadata) -> MappingMode {
 /// Whether a feature is in force: named by the protocol, or implied by its legacy versions.
 pub fn supports(protocol: &Protocol, name: &str) -> bool {
     let named = |list: &Option<Vec<String>>| list.iter().flatten().any(|f| f == name);
-    if named(&protocol.reader_features) || named(&protocol.writer_features) {
-        return true;
-    }
-    protocol.min_writer_version < 7
-        && FEATURES
-            .iter()
-            .find(|f| f.name == name)
-            .and_then(|f| f.legacy)
-            .is_some_and(|(_, writer)| protocol.min_writer_version >= writer)
+    named(&protocol.reader_features)
+        || named(&protocol.writer_features)
+        || known(name).is_some_and(|f| f.implied(protocol))
 }
 
 /// Fails when we can't read such a table rightly.
@@ -170,23 +229,32 @@ pub fn check_read(
     metadata: &Metadata,
     schema: &StructType,
 ) -> Result<(), TableError> {
-    check_catalog(protocol)?;
+    let names = |list: &'_ Option<Vec<String>>| list.clone().into_iter().flatten();
+    // What only writers must know can still forbid reading: versions that a catalog hands out.
+    let forbidden = names(&protocol.writer_features)
+        .filter_map(|name| known(&name))
+        .filter(|f| matches!(f.read, No));
+    if let Some(feature) = forbidden.into_iter().next() {
+        return Err(refusal("reading", feature.name, feature.help));
+    }
     if !(1..=3).contains(&protocol.min_reader_version) {
-        return Err(refusal(
-            "reading",
-            &format!("reader version {}", protocol.min_reader_version),
-        ));
+        return Err(beyond("reading", "reader", protocol.min_reader_version));
     }
     for name in protocol.reader_features.iter().flatten() {
-        check(
-            name,
-            "reading",
-            FEATURES.iter().find(|f| f.name == name).map(|f| f.read),
-            metadata,
-            schema,
-        )?;
+        check(name, "reading", |f| f.read, metadata, schema)?;
     }
-    Ok(())
+    let mode = metadata.configuration.get(MAPPING_MODE);
+    match mode.map(String::as_str) {
+        None | Some("none" | "name" | "id") => Ok(()),
+        Some(mode) => Err(TableError::Feature {
+            access: "reading",
+            feature: format!(
+                "the column mapping mode `{mode}`, which deltafs {} does not know",
+                env!("CARGO_PKG_VERSION")
+            ),
+            help: NEWER.to_owned(),
+        }),
+    }
 }
 
 /// Fails when we can't write such a table rightly (reading it is checked, too).
@@ -201,7 +269,7 @@ pub fn check_write(
     check_read(protocol, metadata, schema)?;
     let version = protocol.min_writer_version;
     if !(1..=7).contains(&version) {
-        return Err(refusal("writing", &format!("writer version {version}")));
+        return Err(beyond("writing", "writer", version));
     }
     for name in protocol
         .writer_features
@@ -209,27 +277,13 @@ pub fn check_write(
         .flatten()
         .chain(protocol.reader_features.iter().flatten())
     {
-        check(
-            name,
-            "writing",
-            FEATURES.iter().find(|f| f.name == name).map(|f| f.write),
-            metadata,
-            schema,
-        )?;
+        check(name, "writing", |f| f.write, metadata, schema)?;
     }
-    if version < 7 {
-        for feature in FEATURES {
-            if feature.legacy.is_some_and(|(_, writer)| version >= writer) {
-                check(
-                    feature.name,
-                    "writing",
-                    Some(feature.write),
-                    metadata,
-                    schema,
-                )?;
-            }
-        }
+    for feature in FEATURES.iter().filter(|f| f.implied(protocol)) {
+        check(feature.name, "writing", |f| f.write, metadata, schema)?;
     }
+    consistent(protocol)?;
+    check_mapping(protocol, metadata, schema)?;
     // Types that are there without their feature: still not ours to write.
     let mut unknown = None;
     DataType::Struct(schema.clone()).any_primitive(&mut |p| {
@@ -239,113 +293,235 @@ pub fn check_write(
         unknown.is_some()
     });
     match unknown {
-        Some(name) => Err(refusal("writing", &format!("the type {name}"))),
-        None => Ok(()),
-    }
-}
-
-fn check_catalog(protocol: &Protocol) -> Result<(), TableError> {
-    let all = protocol
-        .reader_features
-        .iter()
-        .chain(&protocol.writer_features)
-        .flatten();
-    match all.into_iter().find(|f| CATALOG.contains(&f.as_str())) {
         Some(name) => Err(TableError::Feature {
-            access: "reading and writing",
-            feature: format!("the feature {name}"),
-            help: "the table is managed by a catalog: use it through that catalog".to_owned(),
+            access: "writing",
+            feature: format!(
+                "the type {name}, which deltafs {} does not implement",
+                env!("CARGO_PKG_VERSION")
+            ),
+            help: DROP.to_owned(),
         }),
         None => Ok(()),
     }
 }
 
-fn check(
-    name: &str,
-    access: &'static str,
-    can: Option<Can>,
+/// What a writer must not build upon: lists that leave open who has to know a feature.
+fn consistent(protocol: &Protocol) -> Result<(), TableError> {
+    let listed = |list: &Option<Vec<String>>, name: &str| list.iter().flatten().any(|f| f == name);
+    let broken = |feature: String| TableError::Feature {
+        access: "writing",
+        feature,
+        help: "repair the protocol action with the system that wrote it".to_owned(),
+    };
+    for name in protocol.writer_features.iter().flatten() {
+        let Some(feature) = known(name) else { continue };
+        let readers_know = match protocol.min_reader_version {
+            3 => listed(&protocol.reader_features, name),
+            version => version >= feature.reader_version(),
+        };
+        if feature.binds == Both && !readers_know {
+            return Err(broken(format!(
+                "the feature {name} among readerFeatures, too, which do not list it"
+            )));
+        }
+        if let Some(missing) = feature.needs.iter().find(|n| !supports(protocol, n)) {
+            return Err(broken(format!(
+                "the feature {missing}, without which {name} can't be, and which is not listed"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_mapping(
+    protocol: &Protocol,
     metadata: &Metadata,
     schema: &StructType,
 ) -> Result<(), TableError> {
-    match can {
-        Some(Yes) => Ok(()),
-        Some(Unused(in_use)) if !in_use(metadata, schema) => Ok(()),
-        Some(Unused(_) | No) | None => Err(refusal(access, &format!("the feature {name}"))),
+    let broken = |reason: String| {
+        TableError::Feature {
+        access: "writing",
+        feature: format!("column mapping as the protocol has it: {reason}"),
+        help: "repair the mapping with the system that made it; deltafs does not guess which column a file means"
+            .to_owned(),
+    }
+    };
+    if mapping_mode(metadata) == MappingMode::None {
+        return match mapping::unmapped_name(schema) {
+            Some(name) => Err(broken(format!(
+                "column `{name}` has another physical name, but {MAPPING_MODE} is none"
+            ))),
+            None => Ok(()),
+        };
+    }
+    if !supports(protocol, "columnMapping") {
+        return Err(broken(format!(
+            "{MAPPING_MODE} is set, but the protocol does not list columnMapping"
+        )));
+    }
+    let max = metadata
+        .configuration
+        .get(MAX_COLUMN_ID)
+        .and_then(|id| id.trim().parse().ok());
+    mapping::check(schema, max).map_err(|e| broken(e.to_string()))
+}
+
+fn check(
+    name: &str,
+    access: &'static str,
+    can: impl Fn(&Feature) -> Can,
+    metadata: &Metadata,
+    schema: &StructType,
+) -> Result<(), TableError> {
+    let Some(feature) = known(name) else {
+        return Err(refusal(access, name, None));
+    };
+    match can(feature) {
+        Yes => Ok(()),
+        Unused(in_use) if !in_use(metadata, schema) => Ok(()),
+        Unused(_) | No => Err(refusal(access, name, feature.help)),
     }
 }
 
-fn refusal(access: &'static str, what: &str) -> TableError {
+const NEWER: &str = "use a newer deltafs, or a system that has it";
+const DROP: &str = "reading works; write with a system that has it, or drop the feature there";
+
+fn refusal(access: &'static str, name: &str, help: Option<&str>) -> TableError {
     TableError::Feature {
         access,
         feature: format!(
-            "{what}, which deltafs {} does not implement",
+            "the feature {name}, which deltafs {} does not implement",
             env!("CARGO_PKG_VERSION")
         ),
-        help: if access == "writing" {
-            "reading works; write with a system that has it, or drop the feature there".to_owned()
-        } else {
-            "use a newer deltafs, or a system that has it".to_owned()
+        help: match (help, access) {
+            (Some(help), "writing") => format!("reading works; {help}"),
+            (Some(help), _) => help.to_owned(),
+            (None, "writing") => DROP.to_owned(),
+            (None, _) => NEWER.to_owned(),
         },
     }
 }
 
-/// The protocol of a new table.
-pub(crate) fn new_table(
-    schema: &StructType,
-    mut reader: Vec<&'static str>,
-    mut writer: Vec<&'static str>,
-) -> Protocol {
-    let ntz =
-        DataType::Struct(schema.clone()).any_primitive(&mut |p| *p == Primitive::TimestampNtz);
-    if ntz {
-        reader.push("timestampNtz");
-    }
-    // A writer of version 7 must name what version 2 implies.
-    writer.extend(["appendOnly", "invariants"]);
-    if reader.is_empty() {
-        return Protocol {
-            min_reader_version: 1,
-            min_writer_version: 2,
-            reader_features: None,
-            writer_features: None,
-        };
-    }
-    let both = reader.iter().copied();
-    let mut all: Vec<String> = both.chain(writer).map(str::to_owned).collect();
-    all.sort();
-    all.dedup();
-    let mut reader: Vec<String> = reader.into_iter().map(str::to_owned).collect();
-    reader.sort();
-    Protocol {
-        min_reader_version: 3,
-        min_writer_version: 7,
-        reader_features: Some(reader),
-        writer_features: Some(all),
+/// A version that did not exist when this was written.
+fn beyond(access: &'static str, side: &str, version: i32) -> TableError {
+    TableError::Feature {
+        access,
+        feature: format!(
+            "{side} version {version}, which deltafs {} does not implement",
+            env!("CARGO_PKG_VERSION")
+        ),
+        help: NEWER.to_owned(),
     }
 }
 
-/// The features that need both sides, for messages and `info.json`.
+/// `protocol` with `features`, and with what these need. Nothing is lowered. A legacy protocol that has to
+/// change goes to writer version 7 and lists every feature that its versions implied (PROTOCOL.md A4).
+///
+/// # Errors
+/// [`TableError::Feature`] for a name that is no feature we know of.
+pub fn upgrade(protocol: &Protocol, features: &[&str]) -> Result<Protocol, TableError> {
+    let mut added: Vec<&Feature> = Vec::new();
+    for name in features {
+        let feature = known(name).ok_or_else(|| refusal("setting", name, None))?;
+        added.push(feature);
+        added.extend(feature.needs.iter().filter_map(|n| known(n)));
+    }
+    if added.iter().all(|f| supports(protocol, f.name)) {
+        return Ok(protocol.clone());
+    }
+    let implied = FEATURES.iter().filter(|f| f.implied(protocol));
+    let listed = protocol
+        .writer_features
+        .iter()
+        .chain(&protocol.reader_features)
+        .flatten();
+    let mut writer: Vec<String> = added
+        .iter()
+        .copied()
+        .chain(implied)
+        .map(|f| f.name.to_owned())
+        .chain(listed.cloned())
+        .collect();
+    writer.sort();
+    writer.dedup();
+    let needed = added.iter().map(|f| f.reader_version());
+    let reader_version = needed.fold(protocol.min_reader_version, i32::max);
+    let reader = (reader_version >= 3).then(|| {
+        let old = protocol.reader_features.iter().flatten();
+        let mut reader: Vec<String> = writer
+            .iter()
+            .filter(|name| known(name).is_some_and(|f| f.binds == Both))
+            .chain(old)
+            .cloned()
+            .collect();
+        reader.sort();
+        reader.dedup();
+        reader
+    });
+    Ok(Protocol {
+        min_reader_version: reader_version,
+        min_writer_version: protocol.min_writer_version.max(7),
+        reader_features: reader,
+        writer_features: Some(writer),
+    })
+}
+
+/// The features that a table of these properties and columns can't be without.
+pub fn required(metadata: &Metadata, schema: &StructType) -> Vec<&'static str> {
+    let set = |key: &str, wanted: &str| {
+        let value = metadata.configuration.get(key);
+        value.is_some_and(|v| v.eq_ignore_ascii_case(wanted))
+    };
+    let constrained = metadata
+        .configuration
+        .keys()
+        .any(|key| key.starts_with("delta.constraints."));
+    let needed = [
+        ("appendOnly", flag(metadata, "delta.appendOnly")),
+        ("invariants", in_field(schema, INVARIANTS)),
+        ("checkConstraints", constrained),
+        (
+            "changeDataFeed",
+            flag(metadata, "delta.enableChangeDataFeed"),
+        ),
+        ("columnMapping", mapping_mode(metadata) != MappingMode::None),
+        (
+            "deletionVectors",
+            flag(metadata, "delta.enableDeletionVectors"),
+        ),
+        ("timestampNtz", has_type(schema, &Primitive::TimestampNtz)),
+        ("typeWidening", flag(metadata, "delta.enableTypeWidening")),
+        ("rowTracking", flag(metadata, ENABLE_ROW_TRACKING)),
+        ("v2Checkpoint", set("delta.checkpointPolicy", "v2")),
+        ("inCommitTimestamp", flag(metadata, ENABLE_TIMESTAMPS)),
+    ];
+    let needed = needed.into_iter().filter(|(_, needed)| *needed);
+    needed.map(|(name, _)| name).collect()
+}
+
+/// The protocol of a new table: the lowest that its properties and columns allow, and writer version 2 at least,
+/// which everybody writes.
+pub(crate) fn new_table(metadata: &Metadata, schema: &StructType) -> Result<Protocol, TableError> {
+    let lowest = Protocol {
+        min_reader_version: 1,
+        min_writer_version: 2,
+        reader_features: None,
+        writer_features: None,
+    };
+    upgrade(&lowest, &required(metadata, schema))
+}
+
+/// The features in force, for messages and `info.json`.
 pub fn feature_names(protocol: &Protocol) -> Vec<String> {
+    let implied = FEATURES.iter().filter(|f| f.implied(protocol));
     let mut names: Vec<String> = protocol
         .reader_features
         .iter()
         .chain(&protocol.writer_features)
         .flatten()
         .cloned()
+        .chain(implied.map(|f| f.name.to_owned()))
         .collect();
-    if protocol.min_writer_version < 7 {
-        names.extend(
-            FEATURES
-                .iter()
-                .filter(|f| {
-                    f.legacy.is_some_and(|(reader, writer)| {
-                        protocol.min_writer_version >= writer
-                            && (f.binds == Writer || protocol.min_reader_version >= reader)
-                    })
-                })
-                .map(|f| f.name.to_owned()),
-        );
-    }
     names.sort();
     names.dedup();
     names
@@ -360,16 +536,40 @@ pub(crate) fn well_formed(protocol: &Protocol, version: u64) -> Result<(), Table
             reason: reason.to_owned(),
         })
     };
-    if protocol.min_reader_version < 1 || protocol.min_writer_version < 1 {
+    let (reader, writer) = (protocol.min_reader_version, protocol.min_writer_version);
+    if reader < 1 || writer < 1 {
         return malformed("versions start at 1");
     }
-    if protocol.min_reader_version == 3 && protocol.reader_features.is_none() {
+    if reader == 3 && writer < 7 {
+        return malformed("reader version 3 needs writer version 7");
+    }
+    if reader == 3 && protocol.reader_features.is_none() {
         return malformed("reader version 3 needs readerFeatures");
     }
-    if protocol.min_writer_version == 7 && protocol.writer_features.is_none() {
+    if writer == 7 && protocol.writer_features.is_none() {
         return malformed("writer version 7 needs writerFeatures");
     }
-    Ok(())
+    // An empty list says nothing: some writers leave it.
+    let lists = |list: &Option<Vec<String>>| list.iter().flatten().next().is_some();
+    if reader < 3 && lists(&protocol.reader_features) {
+        return malformed("readerFeatures need reader version 3");
+    }
+    if writer < 7 && lists(&protocol.writer_features) {
+        return malformed("writerFeatures need writer version 7");
+    }
+    let unlisted = protocol.reader_features.iter().flatten().find(|name| {
+        !protocol
+            .writer_features
+            .iter()
+            .flatten()
+            .any(|w| w == *name)
+    });
+    match unlisted {
+        Some(name) => malformed(&format!(
+            "readerFeatures list {name}, writerFeatures do not"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A `delta.*` property as a boolean; anything but `true` is false.
@@ -380,81 +580,74 @@ pub fn flag(metadata: &Metadata, key: &str) -> bool {
         .is_some_and(|v| v.eq_ignore_ascii_case("true"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const ENABLE_TIMESTAMPS: &str = "delta.enableInCommitTimestamps";
+const ENABLE_ROW_TRACKING: &str = "delta.enableRowTracking";
 
-    fn protocol(reader: i32, writer: i32, r: &[&str], w: &[&str]) -> Protocol {
-        let list = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
-        Protocol {
-            min_reader_version: reader,
-            min_writer_version: writer,
-            reader_features: if reader == 3 { list(r) } else { None },
-            writer_features: if writer == 7 { list(w) } else { None },
-        }
-    }
+/// Whether commits carry an in-commit timestamp (PROTOCOL.md A3).
+pub fn in_commit_timestamps(protocol: &Protocol, metadata: &Metadata) -> bool {
+    supports(protocol, "inCommitTimestamp") && flag(metadata, ENABLE_TIMESTAMPS)
+}
 
-    fn metadata(configuration: &[(&str, &str)]) -> Metadata {
-        Metadata {
-            id: "x".to_owned(),
-            name: None,
-            description: None,
-            format: crate::log::Format::default(),
-            schema_string: String::new(),
-            partition_columns: Vec::new(),
-            created_time: None,
-            configuration: configuration
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-            unknown: serde_json::Map::new(),
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_the_feature() {
-        let schema = StructType::default();
-        let p = protocol(3, 7, &["zap"], &["zap"]);
-        let error = check_read(&p, &metadata(&[]), &schema)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("the feature zap"), "{error}");
-        let p = protocol(1, 7, &[], &["rowTracking", "domainMetadata"]);
-        assert!(check_read(&p, &metadata(&[]), &schema).is_ok());
-        let error = check_write(&p, &metadata(&[]), &schema)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("rowTracking"), "{error}");
-        assert!(check_read(&protocol(99, 2, &[], &[]), &metadata(&[]), &schema).is_err());
-        let p = protocol(3, 7, &["catalogManaged"], &["catalogManaged"]);
-        assert!(
-            check_read(&p, &metadata(&[]), &schema)
-                .unwrap_err()
-                .to_string()
-                .contains("catalogManaged")
-        );
-    }
-
-    #[test]
-    fn a_legacy_version_is_refused_only_for_what_is_used() {
-        // D75
-        let schema = StructType::default();
-        let p = protocol(2, 6, &[], &[]);
-        assert!(check_write(&p, &metadata(&[]), &schema).is_ok());
-        let mapped = metadata(&[("delta.columnMapping.mode", "name")]);
-        assert!(check_write(&p, &mapped, &schema).is_err());
-    }
-
-    #[test]
-    fn a_new_table_names_what_version_2_implied() {
-        let p = new_table(&StructType::default(), vec!["deletionVectors"], vec![]);
-        assert_eq!((p.min_reader_version, p.min_writer_version), (3, 7));
-        assert_eq!(p.reader_features.unwrap(), ["deletionVectors"]);
-        assert_eq!(
-            p.writer_features.unwrap(),
-            ["appendOnly", "deletionVectors", "invariants"]
-        );
-        let p = new_table(&StructType::default(), vec![], vec![]);
-        assert_eq!((p.min_reader_version, p.min_writer_version), (1, 2));
+/// Notes in the metadata since when commits have in-commit timestamps, for a table that has older commits: the
+/// version that enables them, and its own timestamp in milliseconds since the epoch (PROTOCOL.md A3).
+pub(crate) fn record_timestamps_from(metadata: &mut Metadata, version: u64, timestamp: i64) {
+    for (key, value) in [
+        (
+            "delta.inCommitTimestampEnablementVersion",
+            version.to_string(),
+        ),
+        (
+            "delta.inCommitTimestampEnablementTimestamp",
+            timestamp.to_string(),
+        ),
+    ] {
+        metadata.configuration.insert(key.to_owned(), value);
     }
 }
+
+/// Whether new files get row ids (PROTOCOL.md H).
+pub fn assigns_row_ids(protocol: &Protocol, metadata: &Metadata) -> bool {
+    supports(protocol, "rowTracking") && !flag(metadata, "delta.rowTrackingSuspended")
+}
+
+/// Whether rows that are written again must keep their ids (PROTOCOL.md H).
+pub fn row_tracking_enabled(protocol: &Protocol, metadata: &Metadata) -> bool {
+    assigns_row_ids(protocol, metadata) && flag(metadata, ENABLE_ROW_TRACKING)
+}
+
+/// The columns of data files, unknown to the schema, that keep what rows bring from older files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Materialized<'a> {
+    pub row_id: &'a str,
+    pub row_commit_version: &'a str,
+}
+
+/// Property of the column that holds row ids (PROTOCOL.md H).
+pub const ROW_ID_COLUMN: &str = "delta.rowTracking.materializedRowIdColumnName";
+/// Property of the column that holds the versions in which rows were last written (PROTOCOL.md H).
+pub const ROW_VERSION_COLUMN: &str = "delta.rowTracking.materializedRowCommitVersionColumnName";
+
+/// The names of the hidden columns.
+///
+/// # Errors
+/// [`TableError::Feature`] when row tracking is enabled without them.
+pub fn materialized_columns(metadata: &Metadata) -> Result<Materialized<'_>, TableError> {
+    let name = |key: &str| {
+        let name = metadata.configuration.get(key).map(String::as_str);
+        name.filter(|n| !n.is_empty())
+            .ok_or_else(|| TableError::Feature {
+                access: "writing",
+                feature: format!("the property {key}, since row tracking is enabled"),
+                help: "disable row tracking and enable it again with the system that did"
+                    .to_owned(),
+            })
+    };
+    Ok(Materialized {
+        row_id: name(ROW_ID_COLUMN)?,
+        row_commit_version: name(ROW_VERSION_COLUMN)?,
+    })
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;

@@ -129,10 +129,14 @@ pub(crate) fn find(fields: &Fields, field: &StructField, mode: MappingMode) -> O
         MappingMode::None => by_name(&field.name),
         MappingMode::Name => by_name(field.physical_name()),
         MappingMode::Id => {
-            let id = field.mapping_id()?.to_string();
-            fields
-                .iter()
-                .position(|f| f.metadata().get(PARQUET_FIELD_ID_META_KEY) == Some(&id))
+            let id_of = |f: &Field| f.metadata().get(PARQUET_FIELD_ID_META_KEY).cloned();
+            match field.mapping_id().map(|id| id.to_string()) {
+                Some(id) => fields.iter().position(|f| id_of(f).as_ref() == Some(&id)),
+                // Not a column of the table's (row tracking keeps such): it has no id in the file either.
+                None => fields
+                    .iter()
+                    .position(|f| f.name() == field.physical_name() && id_of(f).is_none()),
+            }
         }
     }
 }
