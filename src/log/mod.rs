@@ -98,3 +98,6 @@ fn io_cause<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> Option<&'e 
         error = error.source()?;
     }
 }
+
+#[cfg(test)]
+mod round_trip_tests;

@@ -262,6 +262,8 @@ fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
 }
 
 #[cfg(test)]
+mod commit_tests;
+#[cfg(test)]
 mod load_tests;
 #[cfg(test)]
 mod replay_tests;

@@ -6,12 +6,12 @@ use super::*;
 use crate::log::Action;
 
 /// A table of hand-made commits.
-struct Made {
+pub(super) struct Made {
     guard: tempfile::TempDir,
 }
 
 impl Made {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let guard = tempfile::tempdir().unwrap();
         std::fs::create_dir(guard.path().join(LOG_DIR)).unwrap();
         let schema = json!({"type": "struct", "fields": [
@@ -29,7 +29,7 @@ impl Made {
         made
     }
 
-    fn commit(&self, version: u64, lines: &[Value]) {
+    pub(super) fn commit(&self, version: u64, lines: &[Value]) {
         let body: Vec<String> = lines.iter().map(Value::to_string).collect();
         let path = self
             .guard
@@ -39,12 +39,27 @@ impl Made {
         std::fs::write(path, body.join("\n")).unwrap();
     }
 
-    fn open(&self) -> Result<Table, TableError> {
+    pub(super) fn log(&self) -> std::path::PathBuf {
+        self.guard.path().join(LOG_DIR)
+    }
+
+    /// A data file with a column `id`.
+    pub(super) fn parquet(&self, path: &str, rows: i64) {
+        let ids = arrow::array::Int64Array::from_iter_values(0..rows);
+        let ids: arrow::array::ArrayRef = Arc::new(ids);
+        let batch = arrow::array::RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let file = std::fs::File::create(self.guard.path().join(path)).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+
+    pub(super) fn open(&self) -> Result<Table, TableError> {
         Table::open(Dir::open(self.guard.path()).unwrap(), Env::fixed(1_000_000))
     }
 }
 
-fn add(path: &str, dv: Option<&str>) -> Value {
+pub(super) fn add(path: &str, dv: Option<&str>) -> Value {
     let mut add = json!({"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": true,
         "stats": "{\"numRecords\":10}"});
     if let Some(dv) = dv {
@@ -54,13 +69,13 @@ fn add(path: &str, dv: Option<&str>) -> Value {
     json!({ "add": add })
 }
 
-fn remove(path: &str, dv: Option<&str>) -> Value {
+pub(super) fn remove(path: &str, dv: Option<&str>) -> Value {
     let mut remove = add(path, dv)["add"].clone();
     remove["deletionTimestamp"] = 5.into();
     json!({ "remove": remove })
 }
 
-fn append(path: &str) -> Staged {
+pub(super) fn append(path: &str) -> Staged {
     let action: Action = serde_json::from_value(add(path, None)).unwrap();
     Staged {
         actions: vec![action],

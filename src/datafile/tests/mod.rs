@@ -2,6 +2,7 @@
 
 mod damage;
 mod fit;
+mod mapping;
 mod partitions;
 mod reading;
 mod widening;
