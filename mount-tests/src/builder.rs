@@ -63,6 +63,26 @@ impl Builder {
         self
     }
 
+    /// Maps the columns given so far, at every depth: `col-1` has the id 1.
+    pub(crate) fn mapped(mut self, mode: &str) -> Self {
+        let mut last = 0;
+        for field in &mut self.fields {
+            map_field(field, &mut last);
+        }
+        self.features(&["columnMapping"], &["columnMapping"])
+            .property("delta.columnMapping.mode", mode)
+            .property("delta.columnMapping.maxColumnId", &last.to_string())
+    }
+
+    /// Row tracking, enabled from the start.
+    pub(crate) fn row_tracking(self) -> Self {
+        let name = |kind: &str| format!("delta.rowTracking.materialized{kind}ColumnName");
+        self.features(&[], &["rowTracking", "domainMetadata"])
+            .property("delta.enableRowTracking", "true")
+            .property(&name("RowId"), "_row-id-col-x")
+            .property(&name("RowCommitVersion"), "_row-commit-version-col-x")
+    }
+
     /// Adds table features, to the writer's list or to both.
     pub(crate) fn features(mut self, reader: &[&str], writer: &[&str]) -> Self {
         for (kind, names) in [("readerFeatures", reader), ("writerFeatures", writer)] {
@@ -163,6 +183,32 @@ impl Builder {
         let table = Table::at(self.path);
         fs::write(table.commit_path(0), lines.collect::<String>()).unwrap();
         table
+    }
+}
+
+fn map_field(field: &mut Value, last: &mut i64) {
+    *last += 1;
+    field["metadata"]["delta.columnMapping.id"] = json!(*last);
+    field["metadata"]["delta.columnMapping.physicalName"] = json!(format!("col-{last}"));
+    map_type(&mut field["type"], last);
+}
+
+fn map_type(kind: &mut Value, last: &mut i64) {
+    let Some(object) = kind.as_object_mut() else {
+        return;
+    };
+    for inner in ["elementType", "keyType", "valueType"] {
+        if let Some(inner) = object.get_mut(inner) {
+            map_type(inner, last);
+        }
+    }
+    for field in object
+        .get_mut("fields")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        map_field(field, last);
     }
 }
 

@@ -187,7 +187,7 @@ impl Table {
             descriptor => vector::deleted(&self.path, descriptor),
         };
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
-        check_types(&state.schema(), &reader, &path);
+        check_types(state, &reader, &path);
         let mut rows = Vec::new();
         let mut position = 0_u64;
         let mut ids = Vec::new();
@@ -196,11 +196,12 @@ impl Table {
             let sources: Vec<Source> = columns
                 .iter()
                 .map(|column| {
+                    let stored = state.physical(column);
                     if state.is_partition(column) {
-                        let value = &add["partitionValues"][column];
+                        let value = &add["partitionValues"][&stored];
                         return Source::Constant(value.as_str().unwrap_or("NULL").to_owned());
                     }
-                    match batch.column_by_name(column) {
+                    match batch.column_by_name(&stored) {
                         Some(array) => Source::Array(array.clone()),
                         None => Source::Constant("NULL".to_owned()),
                     }
@@ -213,7 +214,7 @@ impl Table {
                 }
                 position += 1;
             }
-            let id = batch.column_by_name("id").cloned();
+            let id = batch.column_by_name(&state.physical("id")).cloned();
             ids.extend(id.filter(|a| a.data_type() == &DataType::Int64));
         }
         let last = deleted.last().copied();
@@ -221,8 +222,60 @@ impl Table {
             last < Some(position),
             "a vector deletes row {last:?} of {position}"
         );
-        check_statistics(add, position, &ids);
+        check_statistics(state, add, position, &ids);
         rows
+    }
+
+    /// Row id and row commit version of each live row, by its `id`: what the file says, else what its entry does
+    /// (row tracking).
+    #[track_caller]
+    pub(crate) fn identities(&self) -> BTreeMap<i64, (i64, i64)> {
+        let state = self.state();
+        let hidden = |key: &str| state.property(&format!("delta.rowTracking.{key}ColumnName"));
+        let columns = [
+            (hidden("materializedRowId"), "baseRowId"),
+            (
+                hidden("materializedRowCommitVersion"),
+                "defaultRowCommitVersion",
+            ),
+        ];
+        let mut found = BTreeMap::new();
+        let mut given = BTreeMap::new();
+        for add in state.live() {
+            let deleted = match &add["deletionVector"] {
+                Value::Null => Default::default(),
+                descriptor => vector::deleted(&self.path, descriptor),
+            };
+            let file = File::open(self.file(add)).unwrap();
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+            let mut position = 0_u64;
+            for batch in reader.build().unwrap() {
+                let batch = batch.unwrap();
+                let ids = batch[state.physical("id").as_str()].as_primitive::<Int64Type>();
+                for row in 0..batch.num_rows() {
+                    let [row_id, version] = columns.map(|(name, fallback)| {
+                        let column = name.and_then(|name| batch.column_by_name(name));
+                        let column = column.map(|c| c.as_primitive::<Int64Type>());
+                        match column.filter(|c| c.is_valid(row)) {
+                            Some(column) => column.value(row),
+                            None => {
+                                let first = add[fallback].as_i64();
+                                let first = first.unwrap_or_else(|| panic!("no {fallback}: {add}"));
+                                let offset = position as i64;
+                                first + if fallback == "baseRowId" { offset } else { 0 }
+                            }
+                        }
+                    });
+                    if !deleted.contains(&position) {
+                        let old = given.insert(row_id, ids.value(row));
+                        assert_eq!(old, None, "row id {row_id} is given twice");
+                        found.insert(ids.value(row), (row_id, version));
+                    }
+                    position += 1;
+                }
+            }
+        }
+        found
     }
 }
 
@@ -255,6 +308,24 @@ impl State {
         fields
             .map(|field| field["name"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// Whether the table maps its columns.
+    pub(crate) fn is_mapped(&self) -> bool {
+        let mode = self.property("delta.columnMapping.mode");
+        mode.is_some_and(|mode| mode != "none")
+    }
+
+    /// The name of a top-level column in files, statistics and partition values.
+    pub(crate) fn physical(&self, column: &str) -> String {
+        let schema = self.schema();
+        let mut fields = schema["fields"].as_array().unwrap().iter();
+        let field = fields.find(|f| f["name"] == column);
+        let name = field.map(|f| &f["metadata"]["delta.columnMapping.physicalName"]);
+        match name.and_then(Value::as_str) {
+            Some(name) if self.is_mapped() => name.to_owned(),
+            _ => column.to_owned(),
+        }
     }
 
     fn is_partition(&self, column: &str) -> bool {
@@ -320,17 +391,29 @@ pub(crate) fn decoded(path: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// A stored file has the table's types, as every other reader expects.
-fn check_types(schema: &Value, file: &ParquetRecordBatchReaderBuilder<File>, path: &Path) {
+/// A stored file has the table's types, as every other reader expects; and its field ids, where it maps columns.
+fn check_types(state: &State, file: &ParquetRecordBatchReaderBuilder<File>, path: &Path) {
+    let schema = state.schema();
     for field in schema["fields"].as_array().unwrap() {
-        let name = field["name"].as_str().unwrap();
-        let Some(kind) = field["type"].as_str() else {
-            continue;
-        };
+        let name = &state.physical(field["name"].as_str().unwrap());
         let Some((index, found)) = file.schema().column_with_name(name) else {
             continue;
         };
         let root = &file.parquet_schema().root_schema().get_fields()[index];
+        if state.is_mapped() {
+            let info = root.get_basic_info();
+            let id = info.has_id().then(|| info.id());
+            let wanted = field["metadata"]["delta.columnMapping.id"].as_i64();
+            assert_eq!(
+                id.map(i64::from),
+                wanted,
+                "field id of {name} in {}",
+                path.display()
+            );
+        }
+        let Some(kind) = field["type"].as_str() else {
+            continue;
+        };
         if root.is_primitive() && root.get_physical_type() == PhysicalType::INT96 {
             assert_eq!(
                 kind,
@@ -370,7 +453,7 @@ fn check_types(schema: &Value, file: &ParquetRecordBatchReaderBuilder<File>, pat
 }
 
 /// The statistics never claim what isn't so: the count is right and the bounds of `id` hold every value.
-fn check_statistics(add: &Value, rows: u64, ids: &[ArrayRef]) {
+fn check_statistics(state: &State, add: &Value, rows: u64, ids: &[ArrayRef]) {
     let Some(text) = add["stats"].as_str() else {
         return;
     };
@@ -388,7 +471,8 @@ fn check_statistics(add: &Value, rows: u64, ids: &[ArrayRef]) {
     let (Some(min), Some(max)) = (values.iter().min(), values.iter().max()) else {
         return;
     };
-    let (low, high) = (&stats["minValues"]["id"], &stats["maxValues"]["id"]);
+    let id = state.physical("id");
+    let (low, high) = (&stats["minValues"][&id], &stats["maxValues"][&id]);
     assert!(
         low.as_i64().is_none_or(|low| low <= *min),
         "minimum of {path}: {text}"

@@ -11,6 +11,7 @@ mod feature;
 mod hostile;
 mod lifecycle;
 mod load;
+mod modern;
 mod namespace;
 mod partition;
 mod predicate;
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
         create::cases(),
         remove::cases(),
         feature::cases(),
+        modern::cases(),
         delete::cases(),
         predicate::cases(),
         hostile::cases(),
