@@ -79,9 +79,10 @@ pub(super) fn copy(
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
     written: &mut Vec<String>,
 ) -> Result<(Add, u64), OpError> {
-    let in_partition = |f: &&StructField| base.partition_columns().contains(&f.name);
+    let values = partition_values(base, &file.add);
     let stored = base.schema().fields.iter();
-    let stored = stored.filter(|f| layout::materialized(base) || !in_partition(f));
+    let stored =
+        stored.filter(|f| layout::materialized(base) || !values.contains_key(f.physical_name()));
     let schema = StructType {
         fields: stored.cloned().collect(),
     };
@@ -109,7 +110,6 @@ pub(super) fn copy(
         }
     }
     let copy = writer.finish()?;
-    let values = partition_values(base, &file.add);
     let prefix = layout::prefix(base.metadata(), table.env());
     let place = location(
         &new_file_name(table.env().uuid()),

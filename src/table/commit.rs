@@ -6,6 +6,7 @@
 //! A blind append read nothing but schema and protocol; as long as these are the same objects its actions are
 //! right for the next number, too. Anything that read rows must look again: its caller stages it anew.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -192,38 +193,39 @@ fn complete(
 ) -> Result<Vec<Action>, TableError> {
     let version = base.map_or(0, |b| b.version().saturating_add(1));
     let mut actions = staged.actions.clone();
-    let protocol = actions.iter().find_map(|a| match a {
-        Action::Protocol(p) => Some(p.clone()),
+    let protocol = staged.actions.iter().find_map(|a| match a {
+        Action::Protocol(p) => Some(p),
         _ => None,
     });
-    let metadata = actions.iter().find_map(|a| match a {
-        Action::MetaData(m) => Some(m.clone()),
+    let metadata = staged.actions.iter().find_map(|a| match a {
+        Action::MetaData(m) => Some(m),
         _ => None,
     });
     let incomplete = |action| TableError::Incomplete { version, action };
     let protocol = protocol
-        .or_else(|| base.map(|b| b.protocol().clone()))
+        .or_else(|| base.map(Snapshot::protocol))
         .ok_or(incomplete("protocol"))?;
-    let mut metadata = metadata
-        .or_else(|| base.map(|b| b.metadata().clone()))
+    let metadata = metadata
+        .or_else(|| base.map(Snapshot::metadata))
         .ok_or(incomplete("metaData"))?;
+    let mut metadata = Cow::Borrowed(metadata);
     let now = env.now();
-    let stamp = stamp(base, &protocol, &metadata, now)?;
+    let stamp = stamp(base, protocol, &metadata, now)?;
     if let (Some(base), Some(stamp)) = (base, stamp)
         && !protocol::in_commit_timestamps(base.protocol(), base.metadata())
     {
-        protocol::record_timestamps_from(&mut metadata, version, stamp);
+        protocol::record_timestamps_from(metadata.to_mut(), version, stamp);
         actions.retain(|a| !matches!(a, Action::MetaData(_)));
-        actions.insert(0, Action::MetaData(metadata.clone()));
+        actions.insert(0, Action::MetaData(metadata.clone().into_owned()));
     }
-    if protocol::assigns_row_ids(&protocol, &metadata) {
+    if protocol::assigns_row_ids(protocol, &metadata) {
         row_ids::assign(dir, base, &mut actions, version)?;
     }
     let rules = Rules {
         table: dir.path(),
         base,
         version,
-        protocol: &protocol,
+        protocol,
         metadata: &metadata,
         blind: staged.blind,
     };
@@ -233,7 +235,7 @@ fn complete(
         stamp,
         read_version: base.map(Snapshot::version),
         isolation_level: properties::isolation_level(base.map_or(&metadata, |b| b.metadata())),
-        preserves_rows: protocol::row_tracking_enabled(&protocol, &metadata),
+        preserves_rows: protocol::row_tracking_enabled(protocol, &metadata),
         txn_id,
     };
     actions.insert(0, Action::CommitInfo(commit_info(staged, &told)));

@@ -309,6 +309,8 @@ fn what_breaks_a_rule_is_not_committed() {
         action
     };
     let lists = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}});
+    let untracked = json!({"delta.enableRowTracking": "true"});
+    let untracked = field(&metadata, "metaData", "configuration", untracked);
     let columns = field(&metadata, "metaData", "partitionColumns", json!(["nope"]));
     let cases: Vec<(&str, Vec<Value>)> = vec![
         (
@@ -398,6 +400,7 @@ fn what_breaks_a_rule_is_not_committed() {
         ("two protocols", vec![protocol.clone(), protocol.clone()]),
         ("a protocol without lists", vec![lists]),
         ("a partition column that is none", vec![columns]),
+        ("a property without its feature", vec![untracked]),
         ("a second commitInfo", vec![json!({"commitInfo": {}})]),
         (
             "a change file elsewhere",

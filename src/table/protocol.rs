@@ -243,6 +243,14 @@ pub fn check_read(
     for name in protocol.reader_features.iter().flatten() {
         check(name, "reading", |f| f.read, metadata, schema)?;
     }
+    // Both lists have it, or the table's writers do not know what its readers do.
+    let written = |name: &String| protocol.writer_features.iter().flatten().any(|w| w == name);
+    if let Some(name) = names(&protocol.reader_features).find(|name| !written(name)) {
+        return Err(broken(
+            "reading",
+            format!("the feature {name} among writerFeatures, too, which do not list it"),
+        ));
+    }
     let mode = metadata.configuration.get(MAPPING_MODE);
     match mode.map(String::as_str) {
         None | Some("none" | "name" | "id") => Ok(()),
@@ -305,14 +313,18 @@ pub fn check_write(
     }
 }
 
+fn broken(access: &'static str, feature: String) -> TableError {
+    TableError::Feature {
+        access,
+        feature,
+        help: "repair the protocol action with the system that wrote it".to_owned(),
+    }
+}
+
 /// What a writer must not build upon: lists that leave open who has to know a feature.
 fn consistent(protocol: &Protocol) -> Result<(), TableError> {
     let listed = |list: &Option<Vec<String>>, name: &str| list.iter().flatten().any(|f| f == name);
-    let broken = |feature: String| TableError::Feature {
-        access: "writing",
-        feature,
-        help: "repair the protocol action with the system that wrote it".to_owned(),
-    };
+    let broken = |feature: String| broken("writing", feature);
     for name in protocol.writer_features.iter().flatten() {
         let Some(feature) = known(name) else { continue };
         let readers_know = match protocol.min_reader_version {
@@ -422,7 +434,7 @@ fn beyond(access: &'static str, side: &str, version: i32) -> TableError {
 pub fn upgrade(protocol: &Protocol, features: &[&str]) -> Result<Protocol, TableError> {
     let mut added: Vec<&Feature> = Vec::new();
     for name in features {
-        let feature = known(name).ok_or_else(|| refusal("setting", name, None))?;
+        let feature = known(name).ok_or_else(|| refusal("changing", name, None))?;
         added.push(feature);
         added.extend(feature.needs.iter().filter_map(|n| known(n)));
     }
@@ -557,19 +569,7 @@ pub(crate) fn well_formed(protocol: &Protocol, version: u64) -> Result<(), Table
     if writer < 7 && lists(&protocol.writer_features) {
         return malformed("writerFeatures need writer version 7");
     }
-    let unlisted = protocol.reader_features.iter().flatten().find(|name| {
-        !protocol
-            .writer_features
-            .iter()
-            .flatten()
-            .any(|w| w == *name)
-    });
-    match unlisted {
-        Some(name) => malformed(&format!(
-            "readerFeatures list {name}, writerFeatures do not"
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// A `delta.*` property as a boolean; anything but `true` is false.

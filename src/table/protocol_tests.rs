@@ -213,7 +213,6 @@ fn physical_names_without_mapping_are_not_written_over() {
 fn lists_that_contradict_each_other_are_errors() {
     let bad = [
         protocol(3, 6, &["deletionVectors"], &[]),
-        protocol(3, 7, &["deletionVectors"], &[]),
         protocol(0, 2, &[], &[]),
         Protocol {
             reader_features: None,
@@ -238,6 +237,15 @@ fn lists_that_contradict_each_other_are_errors() {
             "{p:?}"
         );
     }
+    let said = told(check_read(
+        &protocol(3, 7, &["deletionVectors"], &[]),
+        &metadata(&[]),
+        &StructType::default(),
+    ));
+    assert!(
+        said.contains("deletionVectors among writerFeatures"),
+        "{said}"
+    );
     // Readers that don't know of it read it wrongly: nothing to build upon, but reading is our own affair.
     let schema = StructType::default();
     for p in [

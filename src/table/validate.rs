@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -121,7 +122,14 @@ pub(super) fn validate(rules: &Rules<'_>, actions: &[Action]) -> Result<(), Tabl
     if protocols == 1 {
         protocol::well_formed(rules.protocol, rules.version)?;
     }
-    rules.check_files(&adds, &removes)?;
+    let schema = match rules.base {
+        Some(base) if metadata == 0 => Arc::clone(base.schema()),
+        _ => Arc::new(StructType::from_json(&rules.metadata.schema_string)?),
+    };
+    if metadata + protocols > 0 {
+        rules.check_state(&schema)?;
+    }
+    rules.check_files(&schema, &adds, &removes)?;
     if let Some(base) = rules.base
         && !removes.is_empty()
         && data_change == Some(true)
@@ -145,16 +153,28 @@ impl Rules<'_> {
         DataPath::parse(path, self.table).key().to_owned()
     }
 
+    /// What the table says of itself afterwards: we can write it, and its protocol covers its properties.
+    fn check_state(&self, schema: &StructType) -> Result<(), TableError> {
+        protocol::check_write(self.protocol, self.metadata, schema)?;
+        let needed = protocol::required(self.metadata, schema);
+        let missing = needed
+            .into_iter()
+            .find(|name| !protocol::supports(self.protocol, name));
+        match missing {
+            Some(name) => Err(self.bad("metaData", format!("it needs the feature {name}"))),
+            None => Ok(()),
+        }
+    }
+
     fn check_files(
         &self,
+        schema: &StructType,
         adds: &BTreeMap<String, &Add>,
         removes: &BTreeMap<String, &Remove>,
     ) -> Result<(), TableError> {
-        let schema = StructType::from_json(&self.metadata.schema_string)?;
         let mut columns = BTreeSet::new();
         for name in &self.metadata.partition_columns {
-            let field = schema.fields.iter().find(|f| f.name == *name);
-            let field = field.ok_or_else(|| {
+            let field = schema.field(name).ok_or_else(|| {
                 let reason = format!("the schema has no partition column {name}");
                 self.bad("metaData", reason)
             })?;
@@ -166,7 +186,7 @@ impl Rules<'_> {
         };
         for remove in removes.values() {
             let dv = remove.deletion_vector.as_ref().map(|dv| dv.unique_id());
-            if !live(&remove.path).is_some_and(|file| file.add.dv_id() == dv) {
+            if live(&remove.path).is_none_or(|file| file.add.dv_id() != dv) {
                 let reason = format!("{} is not live with the vector {dv:?}", remove.path);
                 return Err(self.bad("remove", reason));
             }
