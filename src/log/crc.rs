@@ -28,8 +28,12 @@ pub struct Crc {
     /// Live domains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain_metadata: Option<Vec<DomainMetadata>>,
-    pub metadata: Metadata,
-    pub protocol: Protocol,
+    /// Required, but writers of before 2022 left it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+    /// As `metadata`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
     #[serde(
         default,
         alias = "histogramOpt",
@@ -105,12 +109,14 @@ mod tests {
 
     #[test]
     fn what_is_required_is_required() {
-        for field in ["tableSizeBytes", "numFiles", "metadata", "protocol"] {
+        for field in ["tableSizeBytes", "numFiles", "numMetadata", "numProtocol"] {
             let mut value: Value = serde_json::from_str(SMALL).unwrap();
             value.as_object_mut().unwrap().shift_remove(field);
             let error = Crc::parse(value.to_string().as_bytes()).unwrap_err();
             assert!(error.contains(field), "{error}");
         }
+        let old = br#"{"tableSizeBytes":0,"numFiles":0,"numMetadata":1,"numProtocol":1,"numTransactions":0}"#;
+        assert_eq!(Crc::parse(old).unwrap().metadata, None);
         assert!(Crc::parse(b"").is_err());
         assert!(Crc::parse(b"[]").is_err());
     }

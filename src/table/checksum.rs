@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Snapshot, protocol, temporary_name};
 use crate::env::Env;
 use crate::log::{Crc, DomainMetadata, LOG_DIR, LogName, Metadata, Protocol, Txn};
-use crate::store::Dir;
+use crate::store::{Dir, Put};
 
 /// Lists longer than this are left out: the file is written with every commit, and must stay small against it. A
 /// reader without them replays the log, as for any version without a checksum.
@@ -61,16 +61,20 @@ pub fn check(snapshot: &Snapshot, body: &[u8]) -> Result<(), Mismatch> {
     if let Some(deleted) = crc.num_deleted_records_opt {
         number("numDeletedRecordsOpt", deleted, totals.deleted)?;
     }
-    same(
-        "protocol",
-        protocol_text(&crc.protocol),
-        protocol_text(snapshot.protocol()),
-    )?;
-    same(
-        "metadata",
-        metadata_text(&crc.metadata),
-        metadata_text(snapshot.metadata()),
-    )?;
+    if let Some(recorded) = &crc.protocol {
+        same(
+            "protocol",
+            protocol_text(recorded),
+            protocol_text(snapshot.protocol()),
+        )?;
+    }
+    if let Some(recorded) = &crc.metadata {
+        same(
+            "metadata",
+            metadata_text(recorded),
+            metadata_text(snapshot.metadata()),
+        )?;
+    }
     let stamps = protocol::in_commit_timestamps(snapshot.protocol(), snapshot.metadata());
     // A version whose commit file is gone has no timestamp to compare with.
     if let (true, Some(recorded), Some(replayed)) = (
@@ -165,8 +169,8 @@ pub(super) fn of(snapshot: &Snapshot, txn_id: &str) -> Crc {
         in_commit_timestamp_opt: snapshot.in_commit_timestamp().filter(|_| stamps),
         set_transactions: (txns.len() <= MAX_LISTED).then_some(txns),
         domain_metadata: (domains.len() <= MAX_LISTED).then_some(domains),
-        metadata: snapshot.metadata().clone(),
-        protocol: snapshot.protocol().clone(),
+        metadata: Some(snapshot.metadata().clone()),
+        protocol: Some(snapshot.protocol().clone()),
         file_size_histogram: None,
         all_files: None,
         num_deleted_records_opt: vectors.then(|| count(totals.deleted)),
@@ -181,8 +185,18 @@ pub(super) fn write(dir: &Dir, env: &Env, snapshot: &Snapshot, txn_id: &str) {
     let path = Path::new(LOG_DIR).join(LogName::crc(snapshot.version()));
     let body = of(snapshot, txn_id).to_json();
     let temporary = temporary_name(env);
-    if let Err(error) = dir.offer(&path, temporary.as_ref(), body.as_bytes()) {
-        tracing::warn!(version = snapshot.version(), %error, "a version stays without its checksum");
+    let version = snapshot.version();
+    match dir.offer(&path, temporary.as_ref(), body.as_bytes()) {
+        Ok(Put::Created) => {}
+        // Whoever rolled a log back left it: it is another commit's. What the log says counts.
+        Ok(Put::Exists) => tracing::warn!(
+            table = %dir.path().display(), version,
+            "there was a checksum before the version: it may be wrong, and can be removed"
+        ),
+        Err(error) => tracing::warn!(
+            table = %dir.path().display(), version, %error,
+            "a version stays without its checksum"
+        ),
     }
 }
 
