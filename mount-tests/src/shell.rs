@@ -10,6 +10,7 @@ use crate::mount;
 
 /// The texts of the errors that matter, as every tool prints them.
 pub(crate) const EBUSY: &str = "Device or resource busy";
+pub(crate) const EIO: &str = "Input/output error";
 pub(crate) const EINVAL: &str = "Invalid argument";
 pub(crate) const ENAMETOOLONG: &str = "File name too long";
 pub(crate) const ENOENT: &str = "No such file or directory";

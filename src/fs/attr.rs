@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::handle::Handle;
 use super::lookup::LONG;
 use super::node::Node;
+use super::past::{At, PastEntry, read_only};
 use super::stage::Phase;
 use super::{Attr, Core, Fh, FileKind, FsResult, Ino, SetAttr, StatFs, not_permitted};
 use crate::env::Millis;
 use crate::namespace::Control;
-use crate::table::DataPath;
+use crate::table::{DataPath, LiveFile, Table};
 
 /// Owner, mode and time of a backing file.
 struct Backing {
@@ -68,28 +69,7 @@ impl Core {
                 table,
                 handle,
                 file,
-            } => {
-                let DataPath::Inside(path) = &file.path else {
-                    // Never opened; what the log says is all there is.
-                    let size = u64::try_from(file.add.size).unwrap_or(0);
-                    let mut attr = self.dir_attr(node, table, Some(file.add.modification_time))?;
-                    (attr.kind, attr.size, attr.mode, attr.nlink) =
-                        (FileKind::File, size, 0o444, 1);
-                    return Ok(attr);
-                };
-                let found = handle.dir().metadata(Path::new(path));
-                let mut backing = match &found {
-                    Ok(meta) => Backing::of(meta),
-                    // Vacuumed or broken: listed as the log has it, refused when it is opened.
-                    Err(_) => Backing::of(&self.stat(table)?),
-                };
-                if found.is_err() {
-                    backing.mode &= 0o666;
-                    backing.size = u64::try_from(file.add.size).unwrap_or(0);
-                }
-                backing.mtime_ms = file.add.modification_time;
-                Ok(self.file_attr(node, &backing, LONG))
-            }
+            } => self.data_attr(node, table, handle, file),
             Node::Staged(stage) => {
                 let size = stage.size();
                 let (modified, phase) = {
@@ -116,7 +96,53 @@ impl Core {
                 Ok(self.file_attr(node, &backing, self.settings.refresh))
             }
             Node::Control { owner, entry } => self.control_attr(node, owner, entry),
+            Node::Past { table, at, entry } => self.past_attr(node, table, at, entry),
         }
+    }
+
+    fn data_attr(
+        &self,
+        node: &Node,
+        table: &Path,
+        handle: &Table,
+        file: &LiveFile,
+    ) -> FsResult<Attr> {
+        let DataPath::Inside(path) = &file.path else {
+            // Never opened; what the log says is all there is.
+            let size = u64::try_from(file.add.size).unwrap_or(0);
+            let mut attr = self.dir_attr(node, table, Some(file.add.modification_time))?;
+            (attr.kind, attr.size, attr.mode, attr.nlink) = (FileKind::File, size, 0o444, 1);
+            return Ok(attr);
+        };
+        let found = handle.dir().metadata(Path::new(path));
+        let mut backing = match &found {
+            Ok(meta) => Backing::of(meta),
+            // Vacuumed or broken: listed as the log has it, refused when it is opened.
+            Err(_) => Backing::of(&self.stat(table)?),
+        };
+        if found.is_err() {
+            backing.mode &= 0o666;
+            backing.size = u64::try_from(file.add.size).unwrap_or(0);
+        }
+        backing.mtime_ms = file.add.modification_time;
+        Ok(self.file_attr(node, &backing, LONG))
+    }
+
+    fn past_attr(&self, node: &Node, table: &Path, at: &At, entry: &PastEntry) -> FsResult<Attr> {
+        let (handle, mtime_ms) = self.past_time(table, at)?;
+        let mut attr = match entry {
+            PastEntry::Data(file) => self.data_attr(node, table, &handle, file)?,
+            entry if entry.is_dir() => self.dir_attr(node, table, Some(mtime_ms))?,
+            PastEntry::Dir(_) | PastEntry::Control(_) => {
+                let content = self.past_content(table, at, entry)?;
+                let mut backing = Backing::of(&self.stat(table)?);
+                (backing.size, backing.mtime_ms) = (content.text.len() as u64, mtime_ms);
+                backing.mode &= 0o666;
+                self.file_attr(node, &backing, Duration::ZERO)
+            }
+        };
+        attr.mode &= 0o555;
+        Ok(attr)
     }
 
     fn control_attr(&self, node: &Node, owner: &Path, entry: &Control) -> FsResult<Attr> {
@@ -222,6 +248,9 @@ impl Core {
     /// never changes. Sizes are kept for staged files.
     pub(super) fn setattr(&self, ino: Ino, fh: Option<Fh>, change: SetAttr) -> FsResult<Attr> {
         let node = self.node(ino)?;
+        if let Node::Past { .. } = node {
+            return Err(read_only(&node.subject()));
+        }
         if let Some(size) = change.size {
             let staged = match fh.map(|fh| self.handles().get(fh)).transpose()? {
                 Some(Handle::Stage { stage, write: true }) => Some(stage),

@@ -11,7 +11,7 @@ use super::stage::Place;
 use super::{Core, DirItem, Fh, FileKind, FsError, FsResult, Ino};
 use crate::namespace::{CONTROL_DIR, Control, Dropped, PRIVATE_DIR, classify};
 use crate::store::EntryKind;
-use crate::table::{Snapshot, Table};
+use crate::table::{Snapshot, Table, is_temporary};
 
 /// Names gathered for one listing.
 struct Listing {
@@ -43,6 +43,17 @@ impl Core {
                 self.list_table(table, &handle, &snapshot, dir, &mut listing)?;
             }
             Node::Control { owner, entry } => self.list_control(owner, entry, &mut listing)?,
+            Node::Past { table, at, entry } => {
+                for (name, node) in self.past_entries(table, at, entry)? {
+                    let is_dir = matches!(&node, Node::Past { entry, .. } if entry.is_dir());
+                    let kind = if is_dir {
+                        FileKind::Dir
+                    } else {
+                        FileKind::File
+                    };
+                    listing.push(name, node.number(), kind);
+                }
+            }
             Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => return Err(FsError::NotDir),
         }
         Ok(self.handles().open(Handle::Dir(listing.items.into())))
@@ -178,13 +189,21 @@ impl Core {
                         EntryKind::File => FileKind::File,
                         EntryKind::Symlink | EntryKind::Other => continue,
                     };
-                    if path.as_os_str().is_empty() && raw.name == PRIVATE_DIR {
+                    let private = path.as_os_str().is_empty() && raw.name == PRIVATE_DIR;
+                    if private || is_temporary(&raw.name) {
                         continue;
                     }
                     let ino = number(Control::Raw(path.join(&raw.name)));
                     listing.push(raw.name, ino, kind);
                 }
             }
+            Control::Versions => {
+                for (name, root) in self.version_roots(owner)? {
+                    listing.push(name, root.number(), FileKind::Dir);
+                }
+            }
+            // Every time is a name.
+            Control::At => {}
             Control::Mode(_) => {
                 let place = Place {
                     table: owner.to_owned(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::node::Node;
+use super::past::{PastEntry, changeable};
 use super::stage::{Phase, Place};
 use super::{Core, Entry, FsError, FsResult, Ino, domain};
 use crate::namespace::{CONTROL_DIR, Control, PRIVATE_DIR, is_reserved};
@@ -60,8 +61,26 @@ impl Core {
 
     fn name_ttl(&self, node: &Node) -> Duration {
         match node {
+            // What is physical changes behind our back.
+            Node::Control {
+                entry: Control::Raw(_),
+                ..
+            } => self.settings.refresh,
             Node::Data { .. } | Node::Control { .. } => LONG,
             Node::Dir(_) | Node::Partition { .. } | Node::Foreign(_) => self.settings.refresh,
+            Node::Past { table, at, entry } => match entry {
+                PastEntry::Dir(dir) if dir.is_empty() => {
+                    let newest = self.catalog.table(table).map(|t| t.snapshot().version());
+                    // The next commit may be an answer to the same question.
+                    let open = at.asked.is_some() && newest.is_ok_and(|n| n == at.version);
+                    if open {
+                        Duration::ZERO
+                    } else {
+                        self.settings.refresh
+                    }
+                }
+                PastEntry::Dir(_) | PastEntry::Data(_) | PastEntry::Control(_) => LONG,
+            },
             Node::Staged(stage) => match stage.state().phase {
                 Phase::Committed(_) => LONG,
                 // The name may stand for another file the moment that this one is done.
@@ -82,6 +101,7 @@ impl Core {
                 self.child_of_table(table, &handle, &snapshot, dir, name)
             }
             Node::Control { owner, entry } => self.child_of_control(owner, entry, name),
+            Node::Past { table, at, entry } => self.child_of_past(table, at, entry, name),
             Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
         }
     }
@@ -207,10 +227,12 @@ impl Core {
                 }
                 Err(FsError::NotFound)
             }
+            Control::Versions => self.version_named(owner, name),
+            Control::At => self.version_at(owner, name),
             Control::Raw(path) => {
                 let child = path.join(name);
                 let (table, _) = self.table(owner)?;
-                if child.starts_with(PRIVATE_DIR) {
+                if child.starts_with(PRIVATE_DIR) || table::is_temporary(name) {
                     return Err(FsError::NotFound);
                 }
                 match table.dir().metadata(&child) {
@@ -240,6 +262,7 @@ impl Core {
 
     /// Where a file that is created in `parent` goes; an error where nothing can be dropped.
     pub(super) fn place_of(&self, parent: &Node) -> FsResult<Place> {
+        changeable(parent)?;
         match parent {
             Node::Dir(path) => Ok(Place {
                 table: path.clone(),
@@ -263,7 +286,9 @@ impl Core {
                 "no file can be created in this control directory",
                 "data files go into the table's directory or into .delta/in/append",
             )),
-            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
+            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) | Node::Past { .. } => {
+                Err(FsError::NotDir)
+            }
         }
     }
 

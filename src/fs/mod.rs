@@ -11,6 +11,7 @@ mod lookup;
 mod node;
 mod outcome;
 mod overlay;
+mod past;
 mod read;
 mod rejected;
 mod rename;

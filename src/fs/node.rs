@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Ino;
+use super::past::{At, PastEntry};
 use super::stage::Stage;
 use crate::namespace::Control;
 use crate::table::{LiveFile, Table};
@@ -29,6 +30,12 @@ pub(super) enum Node {
     Foreign(PathBuf),
     /// An entry of the control directory of `owner`.
     Control { owner: PathBuf, entry: Control },
+    /// Something of an earlier version.
+    Past {
+        table: PathBuf,
+        at: At,
+        entry: PastEntry,
+    },
 }
 
 impl Node {
@@ -43,6 +50,15 @@ impl Node {
             Node::Staged(stage) => stage.key(),
             Node::Foreign(path) => key(b'x', path, &[]),
             Node::Control { owner, entry } => key(b'c', owner, &[&entry.key()]),
+            Node::Past { table, at, entry } => {
+                let [version, incarnation, asked] = at.key();
+                let (kind, rest) = entry.key();
+                key(
+                    b'v',
+                    table,
+                    &[&version, &incarnation, &asked, &[kind], &rest],
+                )
+            }
         }
     }
 
@@ -50,7 +66,9 @@ impl Node {
     pub(super) fn owner(&self) -> Option<&Path> {
         match self {
             Node::Dir(path) => Some(path),
-            Node::Partition { table, .. } | Node::Data { table, .. } => Some(table),
+            Node::Partition { table, .. } | Node::Data { table, .. } | Node::Past { table, .. } => {
+                Some(table)
+            }
             Node::Staged(stage) => Some(&stage.place.table),
             Node::Control { owner, .. } => Some(owner),
             Node::Foreign(_) => None,
@@ -66,6 +84,10 @@ impl Node {
             Node::Staged(stage) => format!("{}{}", stage.place.dir, stage.name().display()),
             Node::Foreign(path) => path.display().to_string(),
             Node::Control { entry, .. } => format!(".delta/{}", entry.path()),
+            Node::Past { at, entry, .. } => {
+                let path = format!("{}/{}", at.path(), entry.path());
+                path.trim_end_matches('/').to_owned()
+            }
         }
     }
 

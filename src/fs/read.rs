@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::handle::Handle;
 use super::lookup::DirKind;
 use super::node::Node;
+use super::past::changeable;
 use super::stage::{Phase, Place, Stage, data_name, io_error, process_of};
 use super::verb::VerbHandle;
 use super::{
@@ -59,11 +60,17 @@ impl Core {
                 self.open_file(file, false)
             }
             Node::Control { owner, entry } => self.open_control(&owner, &entry, flags, caller),
+            Node::Past { table, at, entry } => self.open_past(&table, &at, &entry, flags),
         }
     }
 
     /// A data file as it is stored, if that is what the table means.
-    fn open_data(&self, snapshot: &Snapshot, table: &Table, live: &LiveFile) -> FsResult<Opened> {
+    pub(super) fn open_data(
+        &self,
+        snapshot: &Snapshot,
+        table: &Table,
+        live: &LiveFile,
+    ) -> FsResult<Opened> {
         snapshot.check_read().map_err(|e| domain(&e))?;
         let file = open_live(table, live)?;
         if let Some(vector) = &live.add.deletion_vector {
@@ -83,6 +90,12 @@ impl Core {
             RawView::Same => self.open_file(file, true),
             RawView::Differs(reason) => Err(needs_logical_view(&live.visible, &reason)),
         }
+    }
+
+    /// Opens content that has just been made.
+    pub(super) fn open_text(&self, text: Bytes) -> Opened {
+        let fh = self.handles().open(Handle::Text(text));
+        Opened { fh, io: Io::Direct }
     }
 
     fn open_file(&self, file: File, immutable: bool) -> FsResult<Opened> {
@@ -337,6 +350,7 @@ impl Core {
     ) -> FsResult<(Entry, Opened)> {
         self.writable()?;
         let parent = self.node(parent)?;
+        changeable(&parent)?;
         if name.len() > 255 {
             return Err(FsError::NameTooLong);
         }
@@ -404,6 +418,10 @@ impl Core {
             Node::Staged(stage) => Arc::clone(stage),
             Node::Dir(_) | Node::Partition { .. } => return Err(FsError::IsDir),
             Node::Foreign(path) => return Err(foreign(path)),
+            Node::Past { table, at, entry } => {
+                let opened = self.open_past(table, at, entry, flags)?;
+                return Ok((self.entry(node)?, opened));
+            }
             Node::Control { owner, entry } => {
                 let opened = self.open_control(owner, entry, flags, caller)?;
                 return Ok((self.entry(node)?, opened));

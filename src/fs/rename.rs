@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::lookup::{DirKind, shown};
 use super::node::Node;
 use super::outcome::Outcome;
+use super::past::{changeable, read_only};
 use super::stage::{Phase, Stage, data_name, io_error};
 use super::{
     Caller, Core, Entry, FsError, FsResult, Ino, RenameFlags, domain, free_name, not_permitted,
@@ -21,6 +22,7 @@ impl Core {
     pub(super) fn unlink(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<()> {
         self.writable()?;
         let parent = self.node(parent)?;
+        changeable(&parent)?;
         match self.child(&parent, name)? {
             Node::Staged(stage) => self.unlink_stage(&stage, name),
             Node::Data {
@@ -43,6 +45,7 @@ impl Core {
                 ),
                 "remove it in the source directory",
             )),
+            node @ Node::Past { .. } => Err(read_only(&node.subject())),
             Node::Dir(_) | Node::Partition { .. } => Err(FsError::IsDir),
         }
     }
@@ -126,6 +129,7 @@ impl Core {
     pub(super) fn mkdir(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<Entry> {
         self.writable()?;
         let parent = self.node(parent)?;
+        changeable(&parent)?;
         match self.child(&parent, name) {
             Ok(_) => return Err(FsError::Exists),
             Err(FsError::NotFound) => {}
@@ -166,7 +170,9 @@ impl Core {
                     "see .delta/README",
                 ));
             }
-            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => return Err(FsError::NotDir),
+            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) | Node::Past { .. } => {
+                return Err(FsError::NotDir);
+            }
         };
         let (_, snapshot) = self.table(&table)?;
         let text = name.to_str().unwrap_or_default();
@@ -209,6 +215,7 @@ impl Core {
     pub(super) fn rmdir(&self, parent: Ino, name: &OsStr) -> FsResult<()> {
         self.writable()?;
         let parent = self.node(parent)?;
+        changeable(&parent)?;
         match self.child(&parent, name)? {
             Node::Partition { table, dir } => {
                 let (_, snapshot) = self.table(&table)?;
@@ -258,6 +265,7 @@ impl Core {
                 "control directories can't be removed",
                 "see .delta/README",
             )),
+            node @ Node::Past { .. } => Err(read_only(&node.subject())),
             Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
         }
     }
@@ -274,6 +282,8 @@ impl Core {
         self.writable()?;
         let from = self.node(parent)?;
         let to = self.node(new_parent)?;
+        changeable(&from)?;
+        changeable(&to)?;
         if new_name.len() > 255 {
             return Err(FsError::NameTooLong);
         }
@@ -326,6 +336,7 @@ impl Core {
                 ),
                 "copy it instead",
             )),
+            node @ Node::Past { .. } => Err(read_only(&node.subject())),
             Node::Control { .. } => Err(not_permitted(
                 "control files can't be renamed",
                 "see .delta/README",

@@ -12,7 +12,7 @@ use super::lookup::DirKind;
 use super::outcome::Outcome;
 use super::{Core, FsError, FsResult, domain};
 use crate::env::Millis;
-use crate::namespace::{Control, Mode, Verb};
+use crate::namespace::{Control, Mode, TIME_FORMS, Verb};
 use crate::table::{HistoryEntry, Snapshot, Table, properties, protocol};
 
 /// Content and the time it is from.
@@ -69,15 +69,34 @@ impl Core {
         if let Some(content) = self.rendered.get(owner, &snapshot, &key) {
             return Ok(content);
         }
-        let text = match entry {
-            Control::Version => format!("{}\n", snapshot.version()),
-            Control::Info => info(owner, &snapshot),
-            Control::SchemaJson => schema_json(&snapshot),
-            Control::History => history(&self.history(owner, &table, &snapshot)?),
-            Control::HistoryJsonl => history_jsonl(&self.history(owner, &table, &snapshot)?),
-            _ => return Err(FsError::IsDir),
-        };
+        let text = self.text_of(owner, &table, &snapshot, entry)?;
         Ok(self.rendered.keep(owner, &snapshot, key, text.into()))
+    }
+
+    /// What there is to say of a snapshot of any version.
+    pub(super) fn text_of(
+        &self,
+        owner: &Path,
+        table: &Table,
+        snapshot: &Snapshot,
+        entry: &Control,
+    ) -> FsResult<String> {
+        snapshot.check_read().map_err(|e| domain(&e))?;
+        Ok(match entry {
+            Control::Version => format!("{}\n", snapshot.version()),
+            Control::Info => info(owner, snapshot),
+            Control::SchemaJson => schema_json(snapshot),
+            Control::History | Control::HistoryJsonl => {
+                // Kept for the newest version; an earlier one's is the beginning of it.
+                let all = self.history(owner, table, &table.snapshot())?;
+                let end = all.partition_point(|e| e.version <= snapshot.version());
+                match entry {
+                    Control::History => history(&all[..end]),
+                    _ => history_jsonl(&all[..end]),
+                }
+            }
+            _ => return Err(FsError::IsDir),
+        })
     }
 
     /// The outcome of the last operation of a user, or of anybody.
@@ -319,6 +338,8 @@ fn readme(table: bool) -> String {
          \x20 schema.json        the schema as Delta has it\n\
          \x20 last               outcome of your last operation on this table, one JSON object\n\
          \x20 rejected/          files that were refused, each with NAME.reason; rm them when done\n\
+         \x20 versions/N/        the table as of version N, read-only; listed are those that can still be opened\n\
+         \x20 at/TIME/           the table as it was at that time, read-only; after the last commit, as it is now\n\
          \x20 raw/               the physical table, read-only, for Delta readers\n",
     );
     for mode in Mode::ALL {
@@ -329,6 +350,14 @@ fn readme(table: bool) -> String {
             mode.meaning()
         );
     }
+    let _ = write!(
+        out,
+        "\n\
+         A TIME is {TIME_FORMS}:\n\
+         \x20 cp -r .delta/versions/3 /tmp/v3; ls .delta/at/2026-11-30T12:00:00Z\n\
+         Each version has a .delta with its version, info.json, history, history.jsonl and schema.json. The data of earlier\n\
+         versions lasts until VACUUM: opening a file that it has removed is an I/O error.\n"
+    );
     out.push_str(
         "\nStatements: one write, one statement; the exit status says whether it was committed.\n",
     );

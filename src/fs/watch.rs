@@ -45,6 +45,7 @@ impl Core {
             }
         }
         for (path, table) in self.catalog.open_tables() {
+            table.forget_idle();
             let before = table.snapshot();
             match table.refresh() {
                 Ok(after) => self.moved(&path, &before, &after),

@@ -74,6 +74,10 @@ pub enum Control {
     Rejected,
     /// A refused file or its `.reason`.
     RejectedFile(String),
+    /// Earlier versions, by number.
+    Versions,
+    /// Earlier versions, by the time at which they were the newest.
+    At,
     /// The physical table, or a path in it.
     Raw(PathBuf),
 }
@@ -82,9 +86,13 @@ impl Control {
     /// Whether it is a directory; `None` where only the store can tell (below `raw/`).
     pub fn is_dir(&self) -> Option<bool> {
         match self {
-            Control::Dir | Control::Ctl | Control::In | Control::Mode(_) | Control::Rejected => {
-                Some(true)
-            }
+            Control::Dir
+            | Control::Ctl
+            | Control::In
+            | Control::Mode(_)
+            | Control::Rejected
+            | Control::Versions
+            | Control::At => Some(true),
             Control::Readme
             | Control::Version
             | Control::Info
@@ -112,6 +120,8 @@ impl Control {
                 ("in", Control::In),
                 ("last", Control::Last),
                 ("rejected", Control::Rejected),
+                ("versions", Control::Versions),
+                ("at", Control::At),
                 ("raw", Control::Raw(PathBuf::new())),
             ],
             Control::Dir => vec![
@@ -138,8 +148,21 @@ impl Control {
             | Control::Mode(_)
             | Control::Rejected
             | Control::RejectedFile(_)
+            | Control::Versions
+            | Control::At
             | Control::Raw(_) => Vec::new(),
         }
+    }
+
+    /// The entries of the control directory of an earlier version: what can be told of it and never changes.
+    pub fn of_a_version() -> [(&'static str, Control); 5] {
+        [
+            ("version", Control::Version),
+            ("info.json", Control::Info),
+            ("history", Control::History),
+            ("history.jsonl", Control::HistoryJsonl),
+            ("schema.json", Control::SchemaJson),
+        ]
     }
 
     /// The fixed entry of that name.
@@ -175,6 +198,8 @@ impl Control {
             Control::Mode(mode) => format!("in/{}", mode.name()),
             Control::Rejected => "rejected".to_owned(),
             Control::RejectedFile(name) => format!("rejected/{name}"),
+            Control::Versions => "versions".to_owned(),
+            Control::At => "at".to_owned(),
             Control::Raw(path) => format!("raw/{}", path.display()),
         }
     }

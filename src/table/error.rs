@@ -21,6 +21,19 @@ pub enum TableError {
     NotATable(String),
     #[error("version {0} does not exist")]
     NoSuchVersion(u64),
+    #[error("version {version} can't be rebuilt any more: the log before it was cleaned up")]
+    Forgotten {
+        version: u64,
+        /// The oldest one that can.
+        earliest: Option<u64>,
+    },
+    #[error("the table has no version of {}", utc(*asked))]
+    BeforeHistory {
+        /// Milliseconds since the epoch, as are the others.
+        asked: i64,
+        /// The oldest version that can be rebuilt, and when it was committed.
+        earliest: Option<(u64, i64)>,
+    },
     #[error("the log has a gap: version {missing} is missing, but version {present} is there")]
     Gap { missing: u64, present: u64 },
     #[error(
@@ -69,7 +82,10 @@ impl Failure for TableError {
             TableError::Log(e) => e.kind(),
             TableError::Schema(e) => e.kind(),
             TableError::Vector { source, .. } => source.kind(),
-            TableError::NotATable(_) | TableError::NoSuchVersion(_) => Kind::Absent,
+            TableError::NotATable(_)
+            | TableError::NoSuchVersion(_)
+            | TableError::Forgotten { .. }
+            | TableError::BeforeHistory { .. } => Kind::Absent,
             TableError::Gap { .. }
             | TableError::NoStart(_)
             | TableError::Incomplete { .. }
@@ -101,6 +117,19 @@ impl Failure for TableError {
                 "restore the missing file of _delta_log from a backup; deltafs does not guess"
                     .to_owned(),
             ),
+            TableError::Forgotten { earliest, .. } => {
+                let version = (*earliest)?;
+                Some(format!(
+                    "the earliest version that can be opened is {version}"
+                ))
+            }
+            TableError::BeforeHistory { earliest, .. } => {
+                let (version, time) = (*earliest)?;
+                Some(format!(
+                    "the earliest version that can be opened is {version}, of {}",
+                    utc(time)
+                ))
+            }
             TableError::Log(_)
             | TableError::Schema(_)
             | TableError::NotATable(_)
@@ -111,4 +140,12 @@ impl Failure for TableError {
             | TableError::Outside(_) => None,
         }
     }
+}
+
+/// `2026-11-30T12:00:00.000Z`
+fn utc(millis: i64) -> String {
+    chrono::DateTime::from_timestamp_millis(millis).map_or_else(
+        || format!("{millis} ms"),
+        |t| t.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+    )
 }

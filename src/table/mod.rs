@@ -18,6 +18,7 @@ mod row_ids;
 mod segment;
 mod snapshot;
 mod validate;
+mod travel;
 mod vectors;
 mod views;
 
@@ -50,6 +51,8 @@ pub struct Table {
     /// Whether a checkpoint is being written: one at a time is enough.
     checkpointing: Arc<AtomicBool>,
     views: views::Views,
+    /// Earlier versions.
+    travel: travel::Travel,
 }
 
 /// The turn of one checkpoint.
@@ -85,6 +88,7 @@ impl Table {
             committing: Mutex::new(()),
             checkpointing: Arc::default(),
             views: views::Views::default(),
+            travel: travel::Travel::default(),
         })
     }
 
@@ -138,7 +142,10 @@ impl Table {
             known.checked = now;
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             *current = known;
-            return Ok(Arc::clone(&current.snapshot));
+            let snapshot = Arc::clone(&current.snapshot);
+            drop(current);
+            self.travel.replaced();
+            return Ok(snapshot);
         }
         known.checked = now;
         let version = known.snapshot.version();
@@ -225,10 +232,7 @@ pub fn sweep(dir: &Dir, folder: &Path, now: Millis) {
         return;
     };
     for entry in entries {
-        let ours = entry
-            .name
-            .to_str()
-            .is_some_and(|n| n.starts_with(TEMPORARY.0) && n.ends_with(TEMPORARY.1));
+        let ours = is_temporary(&entry.name);
         let path = folder.join(&entry.name);
         let old = || {
             let age = |m: &std::fs::Metadata| now.saturating_sub(segment::modified_ms(m));
@@ -243,6 +247,12 @@ pub fn sweep(dir: &Dir, folder: &Path, now: Millis) {
 
 /// How the names of our temporary files start and end; the protocol gives them no meaning.
 const TEMPORARY: (&str, &str) = (".deltafs-", ".tmp");
+
+/// Whether a file of that name is a temporary one of ours, in the middle of being written.
+pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|n| n.starts_with(TEMPORARY.0) && n.ends_with(TEMPORARY.1))
+}
 
 /// A new name for a temporary file.
 pub(crate) fn temporary_name(env: &Env) -> String {

@@ -8,6 +8,7 @@ mod delete;
 mod dropping;
 mod everyday;
 mod feature;
+mod foreign;
 mod hostile;
 mod lifecycle;
 mod load;
@@ -18,6 +19,7 @@ mod predicate;
 mod read;
 mod remove;
 mod scratch;
+mod travel;
 
 use crate::case::Case;
 
@@ -28,6 +30,8 @@ pub(crate) fn all() -> Vec<Case> {
         corpus::cases(),
         lifecycle::cases(),
         namespace::cases(),
+        travel::cases(),
+        foreign::cases(),
         read::cases(),
         append::cases(),
         scratch::cases(),
