@@ -34,6 +34,7 @@ impl Core {
     pub(super) fn opendir(&self, ino: Ino) -> FsResult<Fh> {
         let node = self.node(ino)?;
         let mut listing = Listing { items: Vec::new() };
+        let mut pin = None;
         listing.push(".", ino, FileKind::Dir);
         listing.push("..", ino, FileKind::Dir);
         match &node {
@@ -44,6 +45,7 @@ impl Core {
             }
             Node::Control { owner, entry } => self.list_control(owner, entry, &mut listing)?,
             Node::Past { table, at, entry } => {
+                pin = Some(self.past(table, at)?.1);
                 for (name, node) in self.past_entries(table, at, entry)? {
                     let is_dir = matches!(&node, Node::Past { entry, .. } if entry.is_dir());
                     let kind = if is_dir {
@@ -56,11 +58,14 @@ impl Core {
             }
             Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => return Err(FsError::NotDir),
         }
-        Ok(self.handles().open(Handle::Dir(listing.items.into())))
+        Ok(self.handles().open(Handle::Dir {
+            items: listing.items.into(),
+            _pin: pin,
+        }))
     }
 
     pub(super) fn readdir(&self, fh: Fh, offset: u64, max: usize) -> FsResult<Vec<DirItem>> {
-        let Handle::Dir(items) = self.handles().get(fh)? else {
+        let Handle::Dir { items, .. } = self.handles().get(fh)? else {
             return Err(FsError::BadHandle);
         };
         let from = usize::try_from(offset)

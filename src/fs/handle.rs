@@ -9,12 +9,17 @@ use bytes::Bytes;
 use super::stage::Stage;
 use super::verb::VerbHandle;
 use super::{DirItem, Fh, FsError, FsResult};
+use crate::table::Snapshot;
 
 /// Something open.
 #[derive(Debug, Clone)]
 pub(super) enum Handle {
     /// A listing, of one moment.
-    Dir(Arc<[DirItem]>),
+    Dir {
+        items: Arc<[DirItem]>,
+        /// Keeps an earlier version at hand for those who look at what is listed, one after the other.
+        _pin: Option<Arc<Snapshot>>,
+    },
     /// A file that is only read; it stays readable whatever happens to its name.
     File(Arc<File>),
     /// Content that was made when the handle was opened.

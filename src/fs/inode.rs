@@ -78,6 +78,11 @@ impl Inodes {
         None
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// The node that the kernel does not know any more, to be dropped without the lock.
     pub(super) fn forget(&mut self, ino: Ino, count: u64) -> Option<Node> {
         let known = self.known.get_mut(&ino).filter(|_| ino != Ino::ROOT)?;

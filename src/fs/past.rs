@@ -196,7 +196,7 @@ impl Core {
                 let (_, snapshot) = self.past(table, at)?;
                 let visible = format!("{dir}{name}");
                 if let Some(file) = snapshot.named(&visible) {
-                    return Ok(node(PastEntry::Data(Arc::clone(file))));
+                    return Ok(node(PastEntry::Data(file.clone())));
                 }
                 let below = format!("{visible}/");
                 if snapshot.has_dir(&below) {

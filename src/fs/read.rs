@@ -478,7 +478,7 @@ impl Core {
     pub(super) fn read(&self, fh: Fh, offset: u64, size: u32) -> FsResult<Bytes> {
         let handle = self.handles().get(fh)?;
         match handle {
-            Handle::Dir(_) => Err(FsError::IsDir),
+            Handle::Dir { .. } => Err(FsError::IsDir),
             Handle::File(file) => read_at(&file, offset, size),
             Handle::Text(text) => Ok(slice(&text, offset, size)),
             Handle::Stage { stage, .. } => read_at(&stage.file(), offset, size),

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::*;
 use crate::settings::TableFeatures;
 
+mod past_tests;
+
 const CALLER: Caller = Caller {
     uid: 0,
     gid: 0,

@@ -35,7 +35,7 @@ impl Core {
                 Ok(written)
             }
             Handle::Stage { write: false, .. }
-            | Handle::Dir(_)
+            | Handle::Dir { .. }
             | Handle::File(_)
             | Handle::Text(_) => Err(FsError::BadHandle),
         }
@@ -46,7 +46,7 @@ impl Core {
             Handle::Stage { stage, write: true } => self.settle(&stage, caller),
             Handle::Verb(verb) => self.verb_flush(&verb, caller),
             Handle::Stage { write: false, .. }
-            | Handle::Dir(_)
+            | Handle::Dir { .. }
             | Handle::File(_)
             | Handle::Text(_) => Ok(()),
         }
@@ -66,7 +66,7 @@ impl Core {
             }
             Handle::Verb(verb) => self.verb_flush(&verb, caller),
             Handle::Stage { write: false, .. }
-            | Handle::Dir(_)
+            | Handle::Dir { .. }
             | Handle::File(_)
             | Handle::Text(_) => Ok(()),
         }
@@ -392,7 +392,7 @@ impl Core {
         let source = match self.handles().get(range.from_fh)? {
             Handle::File(file) => file,
             Handle::Stage { stage, .. } => stage.file(),
-            Handle::Dir(_) | Handle::Text(_) | Handle::Verb(_) => return Err(no_range()),
+            Handle::Dir { .. } | Handle::Text(_) | Handle::Verb(_) => return Err(no_range()),
         };
         let Handle::Stage { stage, write: true } = self.handles().get(range.to_fh)? else {
             return Err(no_range());

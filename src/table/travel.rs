@@ -2,15 +2,15 @@
 //!
 //! Knows the names of the log's folder; what they hold is `segment`'s business, when they were made `history`'s.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hasher as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::history::Times;
-use super::{Snapshot, Table, TableError};
+use super::{Snapshot, Table, TableError, segment};
 use crate::env::Millis;
 use crate::log::{LOG_DIR, LogName};
 use crate::store::EntryKind;
@@ -24,13 +24,19 @@ const RECHECK_MS: Millis = 1000;
 /// A folder that was changed this shortly before it was read may have changed since without another time.
 const TICK_MS: Millis = 50;
 
-/// What a table remembers of its earlier versions. All locks are leaves, but for a slot's: it is held while its
-/// version is rebuilt, so that this happens once.
+/// A version is rebuilt from an earlier one that is at hand when no more commits than this are between them.
+const NEAR: u64 = 64;
+
+/// What a table remembers of its earlier versions. All locks are leaves, but for `rebuilding`.
 #[derive(Debug, Default)]
 pub(super) struct Travel {
     kept: Mutex<Option<Arc<Kept>>>,
     /// The last used one is the last.
     slots: Mutex<Vec<Slot>>,
+    /// Those that somebody holds, kept or not.
+    held: Mutex<HashMap<u64, Weak<Snapshot>>>,
+    /// One at a time, however many are asked for: it takes as much memory as the table, and all cores.
+    rebuilding: Mutex<()>,
     pub(super) times: Mutex<Times>,
     /// How often the log was found to be another one.
     replaced: AtomicU64,
@@ -38,9 +44,8 @@ pub(super) struct Travel {
 
 #[derive(Debug, Clone)]
 struct Slot {
-    version: u64,
     used: Millis,
-    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
+    snapshot: Arc<Snapshot>,
 }
 
 /// What the log can tell, at one look at its folder.
@@ -62,30 +67,40 @@ impl Travel {
         self.replaced.fetch_add(1, Ordering::Relaxed);
         *lock(&self.kept) = None;
         lock(&self.slots).clear();
+        lock(&self.held).clear();
         *lock(&self.times) = Times::default();
     }
 
-    fn slot(&self, version: u64, now: Millis) -> Arc<Mutex<Option<Arc<Snapshot>>>> {
-        let mut slots = lock(&self.slots);
-        let known = slots.iter().position(|s| s.version == version);
-        let mut slot = known.map_or_else(
-            || Slot {
-                version,
-                used: now,
-                snapshot: Arc::default(),
-            },
-            |at| slots.remove(at),
-        );
-        slot.used = now;
-        let snapshot = Arc::clone(&slot.snapshot);
-        slots.push(slot);
-        let spare = slots.len().saturating_sub(SNAPSHOTS);
-        slots.drain(..spare);
-        snapshot
+    /// The snapshot of a version that is at hand.
+    fn known(&self, version: u64, now: Millis) -> Option<Arc<Snapshot>> {
+        let held = lock(&self.held).get(&version).and_then(Weak::upgrade)?;
+        self.keep(&held, now);
+        Some(held)
     }
 
-    fn forget(&self, version: u64) {
-        lock(&self.slots).retain(|s| s.version != version);
+    fn keep(&self, snapshot: &Arc<Snapshot>, now: Millis) {
+        let version = snapshot.version();
+        let mut slots = lock(&self.slots);
+        slots.retain(|s| s.snapshot.version() != version);
+        slots.push(Slot {
+            used: now,
+            snapshot: Arc::clone(snapshot),
+        });
+        let spare = slots.len().saturating_sub(SNAPSHOTS);
+        let dropped: Vec<Slot> = slots.drain(..spare).collect();
+        drop(slots);
+        let mut held = lock(&self.held);
+        held.insert(version, Arc::downgrade(snapshot));
+        drop(dropped);
+        held.retain(|_, snapshot| snapshot.strong_count() > 0);
+    }
+
+    /// The nearest version before `version` that is at hand.
+    fn before(&self, version: u64) -> Option<Arc<Snapshot>> {
+        let held = lock(&self.held);
+        let near = held.iter().filter(|(v, _)| **v < version);
+        near.filter_map(|(_, snapshot)| snapshot.upgrade())
+            .max_by_key(|snapshot| snapshot.version())
     }
 }
 
@@ -137,19 +152,24 @@ impl Table {
             return Ok(newest);
         }
         self.check_version(version)?;
-        let slot = self.travel.slot(version, self.env.now());
-        let mut snapshot = lock(&slot);
-        if let Some(snapshot) = &*snapshot {
-            return Ok(Arc::clone(snapshot));
+        let known = || self.travel.known(version, self.env.now());
+        if let Some(snapshot) = known() {
+            return Ok(snapshot);
         }
-        match self.at(version) {
+        let _turn = lock(&self.travel.rebuilding);
+        // Others may have waited for the same one.
+        if let Some(snapshot) = known() {
+            return Ok(snapshot);
+        }
+        let incarnation = self.incarnation();
+        match self.rebuild(version) {
             Ok(rebuilt) => {
-                *snapshot = Some(Arc::clone(&rebuilt));
+                if self.incarnation() == incarnation {
+                    self.travel.keep(&rebuilt, self.env.now());
+                }
                 Ok(rebuilt)
             }
             Err(error) => {
-                drop(snapshot);
-                self.travel.forget(version);
                 // A clean-up meanwhile is no corruption.
                 *lock(&self.travel.kept) = None;
                 self.check_version(version)?;
@@ -158,10 +178,32 @@ impl Table {
         }
     }
 
+    /// From a version that is at hand and near, else from the log.
+    fn rebuild(&self, version: u64) -> Result<Arc<Snapshot>, TableError> {
+        let Some(mut at) = self.travel.before(version) else {
+            return self.at(version);
+        };
+        if version.saturating_sub(at.version()) > NEAR {
+            return self.at(version);
+        }
+        while at.version() < version {
+            let next = at.version().saturating_add(1);
+            let Some(commit) = segment::read_commit(&self.dir, next)? else {
+                return self.at(version);
+            };
+            let after = at.next(self.dir.path(), next, commit.modified, commit.actions)?;
+            at = Arc::new(after);
+        }
+        Ok(at)
+    }
+
     /// Drops what nobody has asked for lately.
     pub fn forget_idle(&self) {
         let now = self.env.now();
-        lock(&self.travel.slots).retain(|s| (0..IDLE_MS).contains(&now.saturating_sub(s.used)));
+        let idle = |s: &mut Slot| !(0..IDLE_MS).contains(&now.saturating_sub(s.used));
+        let dropped: Vec<Slot> = lock(&self.travel.slots).extract_if(.., idle).collect();
+        // Without the lock: they may be large.
+        drop(dropped);
     }
 
     /// Tells the log from another one that was or will be in its place: versions of the same number differ then.

@@ -146,35 +146,63 @@ fn new_versions_are_there_at_once() {
 #[test]
 fn the_last_few_snapshots_are_kept() {
     let made = Made::new(&json!({}));
-    for version in 1..=9 {
+    for version in 1..=19 {
         made.append(version, START, None);
     }
     let table = made.open();
     let first = table.past(0).unwrap();
     assert!(Arc::ptr_eq(&first, &table.past(0).unwrap()));
-    for version in 1..4 {
-        assert_eq!(table.past(version).unwrap().version(), version);
+    let slots = || lock(&table.travel.slots).len();
+    for version in 1..=15 {
+        let snapshot = table.past(version).unwrap();
+        assert_eq!(
+            (snapshot.version(), snapshot.totals().files),
+            (version, version)
+        );
     }
-    assert!(
-        Arc::ptr_eq(&first, &table.past(0).unwrap()),
-        "four are kept"
-    );
-    for version in 1..=9 {
+    assert_eq!(slots(), SNAPSHOTS);
+    // Whoever holds one shares it, also when it is not kept any more.
+    assert!(Arc::ptr_eq(&first, &table.past(0).unwrap()));
+    drop(first);
+    for version in 1..=15 {
         table.past(version).unwrap();
     }
-    assert!(!Arc::ptr_eq(&first, &table.past(0).unwrap()));
-    assert_eq!(lock(&table.travel.slots).len(), SNAPSHOTS);
+    assert!(lock(&table.travel.held).len() <= SNAPSHOTS);
+    assert_eq!(table.past(0).unwrap().totals().files, 0);
     assert!(
-        Arc::ptr_eq(&table.past(9).unwrap(), &table.snapshot()),
+        Arc::ptr_eq(&table.past(19).unwrap(), &table.snapshot()),
         "the newest takes no slot"
     );
     table.forget_idle();
-    assert_eq!(lock(&table.travel.slots).len(), SNAPSHOTS);
+    assert_eq!(slots(), SNAPSHOTS);
     for slot in lock(&table.travel.slots).iter_mut() {
         slot.used -= IDLE_MS;
     }
     table.forget_idle();
-    assert_eq!(lock(&table.travel.slots).len(), 0);
+    assert_eq!(slots(), 0);
+    assert!(table.travel.before(19).is_none());
+}
+
+/// By whichever way a version was reached, it is the same.
+#[test]
+fn versions_from_near_ones_are_those_of_the_log() {
+    let made = Made::new(&json!({}));
+    for version in 1..=30 {
+        made.append(version, START, None);
+    }
+    let remove = json!({"remove": {"path": "f3", "deletionTimestamp": 1, "dataChange": true}});
+    made.commit(31, START, &[remove]);
+    made.append(32, START, None);
+    let (walked, table) = (made.open(), made.open());
+    for version in (0..32).chain([31, 5, 7, 30]) {
+        let (one, other) = (walked.past(version).unwrap(), table.at(version).unwrap());
+        assert_eq!(one.totals(), other.totals(), "{version}");
+        assert_eq!(one.timestamp(), other.timestamp(), "{version}");
+        let names = |s: &Snapshot| -> Vec<String> {
+            s.live_files().map(|f| f.visible.to_string()).collect()
+        };
+        assert_eq!(names(&one), names(&other), "{version}");
+    }
 }
 
 #[test]
