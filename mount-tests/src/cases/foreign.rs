@@ -33,6 +33,7 @@ cases!("foreign":
     raw_follows_others,
     raw_hides_our_temporary_files,
     delta_rs_appends,
+    delta_rs_checkpoints,
     delta_rs_reads_raw,
 );
 
@@ -501,6 +502,46 @@ write_deltalake('wh/t', rows, mode='append')"))
     }
     table.assert_contiguous();
     assert_eq!(table.ids().len(), 10 + 3 * 5 + 3 * 5);
+}
+
+/// Its checkpoints declare what an action must have as required, unlike those of Spark and ours.
+fn delta_rs_checkpoints(cx: &Cx) {
+    cx.time_limit(200);
+    let table = cx.orders();
+    cx.py_with(
+        &["deltalake"],
+        "
+from deltalake import DeltaTable
+DeltaTable('wh/t').create_checkpoint()",
+    )
+    .ok();
+    appended(&table);
+    // Only the checkpoint tells of version 0 now.
+    fs::remove_file(table.commit_path(0)).unwrap();
+    let m = cx.mount();
+    assert_eq!(cx.sh("ls mnt/t").ok(), "base.parquet\nx.parquet\n");
+    assert_eq!(
+        cx.sh("ls mnt/t/.delta/versions; ls mnt/t/.delta/versions/0")
+            .ok(),
+        "0\n1\nbase.parquet\n"
+    );
+    let info: Value = serde_json::from_str(&told(&m, "info.json")).unwrap();
+    assert_eq!(
+        (&info["rows"], &info["files"]),
+        (&json!(20), &json!(2)),
+        "{info}"
+    );
+}
+
+fn appended(table: &Table) {
+    let action = stored(table, "x.parquet", &orders(100..110));
+    commit(
+        table,
+        &[
+            json!({"commitInfo": {"operation": "WRITE"}}),
+            json!({"add": action}),
+        ],
+    );
 }
 
 fn delta_rs_reads_raw(cx: &Cx) {

@@ -1,5 +1,6 @@
 //! Typed access to the columns of a checkpoint. A column that is absent reads as NULL; one of another type is an
-//! error that names it.
+//! error that names it. Where an action is NULL, so is all of it, also what its writer declared as required (as delta-rs
+//! does): such columns have no NULLs of their own.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray as _, BooleanArray, Int32Array, Int64Array, ListArray, MapArray,
     RecordBatch, StringArray, StructArray,
 };
+use arrow::buffer::NullBuffer;
 
 use crate::log::LogError;
 
@@ -15,6 +17,8 @@ pub(super) struct Group<'a> {
     file: &'a str,
     path: String,
     array: &'a StructArray,
+    /// Where it or what it is in is NULL.
+    nulls: Option<NullBuffer>,
 }
 
 impl<'a> Group<'a> {
@@ -25,13 +29,23 @@ impl<'a> Group<'a> {
     ) -> Result<Option<Self>, LogError> {
         batch
             .column_by_name(name)
-            .map(|array| Self::of(file, name.to_owned(), array))
+            .map(|array| Self::of(file, name.to_owned(), array, None))
             .transpose()
     }
 
-    fn of(file: &'a str, path: String, array: &'a ArrayRef) -> Result<Self, LogError> {
+    fn of(
+        file: &'a str,
+        path: String,
+        array: &'a ArrayRef,
+        around: Option<&NullBuffer>,
+    ) -> Result<Self, LogError> {
         match array.as_struct_opt() {
-            Some(array) => Ok(Group { file, path, array }),
+            Some(array) => Ok(Group {
+                file,
+                path,
+                array,
+                nulls: NullBuffer::union(around, array.nulls()),
+            }),
             None => Err(wrong_type(file, path, "a group", array)),
         }
     }
@@ -41,7 +55,7 @@ impl<'a> Group<'a> {
     }
 
     pub(super) fn is_null(&self, row: usize) -> bool {
-        self.array.is_null(row)
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
     pub(super) fn array(&self) -> &'a StructArray {
@@ -55,7 +69,14 @@ impl<'a> Group<'a> {
     pub(super) fn group(&self, name: &str) -> Result<Option<Group<'a>>, LogError> {
         self.array
             .column_by_name(name)
-            .map(|array| Self::of(self.file, self.column_path(name), array))
+            .map(|array| {
+                Self::of(
+                    self.file,
+                    self.column_path(name),
+                    array,
+                    self.nulls.as_ref(),
+                )
+            })
             .transpose()
     }
 
@@ -78,6 +99,7 @@ impl<'a> Group<'a> {
             file: self.file,
             path,
             array,
+            nulls: self.nulls.clone(),
         })
     }
 
@@ -124,6 +146,8 @@ pub(super) struct Column<'a, T> {
     file: &'a str,
     path: String,
     array: Option<T>,
+    /// Those of its group.
+    nulls: Option<NullBuffer>,
 }
 
 pub(super) enum Integers<'a> {
@@ -143,6 +167,12 @@ pub(super) struct Items<'a> {
 }
 
 impl<T> Column<'_, T> {
+    /// The array, where its group is there.
+    fn there(&self, row: usize) -> Option<&T> {
+        let absent = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        self.array.as_ref().filter(|_| !absent)
+    }
+
     pub(super) fn bad(&self, reason: &'static str) -> LogError {
         LogError::CheckpointColumn {
             file: self.file.to_owned(),
@@ -158,7 +188,7 @@ impl<T> Column<'_, T> {
 
 impl<'a> Column<'a, &'a StringArray> {
     pub(super) fn get(&self, row: usize) -> Option<&'a str> {
-        let array = self.array?;
+        let array = *self.there(row)?;
         array.is_valid(row).then(|| array.value(row))
     }
 
@@ -169,14 +199,14 @@ impl<'a> Column<'a, &'a StringArray> {
 
 impl Column<'_, &BooleanArray> {
     pub(super) fn get(&self, row: usize) -> Option<bool> {
-        let array = self.array?;
+        let array = *self.there(row)?;
         array.is_valid(row).then(|| array.value(row))
     }
 }
 
 impl Column<'_, Integers<'_>> {
     pub(super) fn long(&self, row: usize) -> Option<i64> {
-        match self.array.as_ref()? {
+        match self.there(row)? {
             Integers::Int(array) => array.is_valid(row).then(|| array.value(row).into()),
             Integers::Long(array) => array.is_valid(row).then(|| array.value(row)),
         }
@@ -211,7 +241,7 @@ impl Column<'_, Entries<'_>> {
         row: usize,
         entry: impl Fn(String, Option<String>) -> Option<(String, V)>,
     ) -> Result<Option<BTreeMap<String, V>>, LogError> {
-        let Some(Entries { map, keys, values }) = &self.array else {
+        let Some(Entries { map, keys, values }) = self.there(row) else {
             return Ok(None);
         };
         if map.is_null(row) {
@@ -231,7 +261,7 @@ impl Column<'_, Entries<'_>> {
 
 impl Column<'_, Items<'_>> {
     pub(super) fn get(&self, row: usize) -> Result<Option<Vec<String>>, LogError> {
-        let Some(Items { list, items }) = &self.array else {
+        let Some(Items { list, items }) = self.there(row) else {
             return Ok(None);
         };
         if list.is_null(row) {
@@ -262,5 +292,48 @@ fn wrong_type(file: &str, column: String, expected: &'static str, found: &ArrayR
         file: file.to_owned(),
         column,
         reason: format!("is {}, not {expected}", found.data_type()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Fields};
+
+    use super::*;
+
+    /// The columns of delta-rs: what an action must have is required, and holds nothing where the action is NULL.
+    #[test]
+    fn what_is_required_of_an_absent_action_is_absent() {
+        let format: ArrayRef = Arc::new(StructArray::from(vec![(
+            Arc::new(Field::new("provider", DataType::Utf8, false)),
+            Arc::new(StringArray::from(vec!["", "parquet"])) as ArrayRef,
+        )]));
+        let fields = Fields::from(vec![
+            Field::new("id", DataType::Utf8, false),
+            Field::new("version", DataType::Int32, false),
+            Field::new("flag", DataType::Boolean, false),
+            Field::new("format", format.data_type().clone(), false),
+        ]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(vec!["", "x"])),
+            Arc::new(Int32Array::from(vec![0, 3])),
+            Arc::new(BooleanArray::from(vec![false, true])),
+            format,
+        ];
+        let nulls = NullBuffer::from(vec![false, true]);
+        let action: ArrayRef = Arc::new(StructArray::new(fields, columns, Some(nulls)));
+        let batch = RecordBatch::try_from_iter_with_nullable([("metaData", action, true)]).unwrap();
+        let group = Group::root("f", &batch, "metaData").unwrap().unwrap();
+        let format = group.group("format").unwrap().unwrap();
+        let (id, provider) = (group.text("id").unwrap(), format.text("provider").unwrap());
+        let version = group.integer("version").unwrap();
+        let flag = group.flag("flag").unwrap();
+        assert_eq!((id.get(0), id.get(1)), (None, Some("x")));
+        assert_eq!((version.long(0), version.long(1)), (None, Some(3)));
+        assert_eq!((flag.get(0), flag.get(1)), (None, Some(true)));
+        assert_eq!((provider.get(0), provider.get(1)), (None, Some("parquet")));
+        assert!(group.is_null(0) && format.is_null(0) && !format.is_null(1));
     }
 }
