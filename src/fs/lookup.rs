@@ -70,9 +70,9 @@ impl Core {
             Node::Dir(_) | Node::Partition { .. } | Node::Foreign(_) => self.settings.refresh,
             Node::Past { table, at, entry } => match entry {
                 PastEntry::Dir(dir) if dir.is_empty() => {
-                    let newest = self.catalog.table(table).map(|t| t.snapshot().version());
                     // The next commit may be an answer to the same question.
-                    let open = at.asked.is_some() && newest.is_ok_and(|n| n == at.version);
+                    let newest = || self.catalog.table(table).map(|t| t.snapshot().version());
+                    let open = at.asked.is_some() && newest().is_ok_and(|n| n == at.version);
                     if open {
                         Duration::ZERO
                     } else {

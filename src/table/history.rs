@@ -93,7 +93,8 @@ impl Table {
         }
         let newest = self.snapshot();
         let stamps = Stamps::of(&newest)?;
-        let times = self.times(&*self.kept(newest.version())?, stamps)?;
+        let kept = self.kept(newest.version())?;
+        let times = self.times(&kept, stamps)?;
         for &version in listing.commits.range(from..=to) {
             let Some(commit) = segment::read_commit(&self.dir, version)? else {
                 continue;
@@ -185,10 +186,9 @@ impl Table {
         let time = if version >= stamps.first {
             self.stamp(version)?
         } else {
-            time_in(
-                &*self.times(&*self.kept(newest.version())?, stamps)?,
-                version,
-            )
+            let kept = self.kept(newest.version())?;
+            let times = self.times(&kept, stamps)?;
+            time_in(&times, version)
         };
         let known = (version == newest.version()).then(|| newest.timestamp());
         Ok(time.or(known))
@@ -200,10 +200,8 @@ impl Table {
         let end = kept.commits.partition_point(|v| *v < stamps.first);
         let commits = &kept.commits[..end];
         let mut cache = lock(&self.travel.times);
-        let same = |(known, version): (&(u64, Millis), &u64)| known.0 == *version;
         let usable = (0..TIMES_MS).contains(&now.saturating_sub(cache.read))
-            && cache.times.len() <= commits.len()
-            && cache.times.iter().zip(commits).all(same);
+            && starts_with(commits, &cache.times);
         if usable && cache.times.len() == commits.len() {
             return Ok(Arc::clone(&cache.times));
         }
@@ -264,6 +262,15 @@ impl Table {
     pub fn raw_file(&self, path: &Path) -> Result<std::fs::File, TableError> {
         Ok(self.dir.open_file(path)?)
     }
+}
+
+/// Whether times are of the first of these versions, all of them. Both ascend, so the ends tell, and a look at a
+/// version costs no walk over the others.
+fn starts_with(commits: &[u64], times: &[(u64, Millis)]) -> bool {
+    let (Some((first, _)), Some((last, _))) = (times.first(), times.last()) else {
+        return true;
+    };
+    commits.first() == Some(first) && commits.get(times.len() - 1) == Some(last)
 }
 
 fn time_in(times: &[(u64, Millis)], version: u64) -> Option<Millis> {
