@@ -1,5 +1,6 @@
 //! The command line: what the user says becomes settings, what comes of it becomes an exit status.
 
+mod cat;
 mod daemon;
 mod files;
 mod log;
@@ -58,6 +59,9 @@ enum Command {
     Status(status::StatusArgs),
     /// List the live data files of a table, or those that a predicate keeps.
     Files(files::FilesArgs),
+    /// Write the rows of a table to standard output.
+    #[command(after_help = cat::FORMATS)]
+    Cat(cat::CatArgs),
 }
 
 /// Why a command failed, in words for the user.
@@ -115,6 +119,7 @@ where
             Command::Umount(args) => umount::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Files(args) => files::run(&args, &Env::real()),
+            Command::Cat(args) => cat::run(&args),
         };
         (Cli::try_parse_from(&arguments).map(run), 1)
     };

@@ -1,6 +1,8 @@
 //! The only place that prints.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 
 use super::CliError;
 
@@ -12,6 +14,11 @@ pub(super) fn line(text: &str) {
 /// Text as it is. A reader that has gone away is no error.
 pub(super) fn text(text: &str) {
     drop(io::stdout().lock().write_all(text.as_bytes()));
+}
+
+/// Standard output for many bytes, without the line buffer of [`io::stdout`].
+pub(super) fn bytes() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// What went wrong, and the way out.

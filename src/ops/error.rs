@@ -23,6 +23,10 @@ pub enum OpError {
     },
     #[error(transparent)]
     Input(Box<DataFileError>),
+    #[error("the data file {path} of version {version} is not there")]
+    MissingFile { path: String, version: u64 },
+    #[error("column `{column}` has the type {found}, which this version of deltafs can't read")]
+    UnreadableType { column: String, found: String },
     #[error("{0} is not a live file of the table any more")]
     Gone(String),
     #[error("{0} was removed or rewritten by somebody else while it was being overwritten")]
@@ -67,6 +71,8 @@ impl Failure for OpError {
                 Kind::Corrupt => Kind::Invalid,
                 kind => kind,
             },
+            OpError::MissingFile { .. } => Kind::Corrupt,
+            OpError::UnreadableType { .. } => Kind::Unsupported,
             OpError::Replaced(_) => Kind::Conflict,
             OpError::Gone(_) => Kind::Absent,
             OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
@@ -82,6 +88,14 @@ impl Failure for OpError {
             OpError::Engine(e) => e.hint(),
             OpError::File { source, .. } => source.hint(),
             OpError::Input(e) => e.hint(),
+            OpError::MissingFile { .. } => Some(
+                "VACUUM removes the files of old versions, and a copied log may be older than its data: read another \
+                 version, or bring the file back from a backup"
+                    .to_owned(),
+            ),
+            OpError::UnreadableType { .. } => {
+                Some("use a newer deltafs, or a system that has this type".to_owned())
+            }
             OpError::Replaced(_) => Some(
                 "nothing was committed; look at .delta/history, and copy the file again if it is still wanted"
                     .to_owned(),

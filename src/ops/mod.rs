@@ -14,6 +14,7 @@ mod layout;
 mod log_testing;
 mod prune;
 mod rewrite;
+mod scan;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use delete::delete;
 pub use error::OpError;
 pub use files::{remove, rename};
 pub use prune::kept_files;
+pub use scan::{Scan, scan};
 
 use crate::env::Millis;
 use crate::table::{Outcome, Snapshot, Staged, Table, TableError};
