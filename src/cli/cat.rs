@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 
 use super::{CliError, log, output};
 use crate::env::Env;
-use crate::error::Failure as _;
 use crate::format::{Format, FormatError, RowWriter};
 use crate::log::{LOG_DIR, LogName};
 use crate::ops::scan;
@@ -68,14 +67,8 @@ pub(super) fn run(args: &CatArgs) -> Result<(), CliError> {
         return Err(CliError::new("an Arrow stream is not for a terminal")
             .hint("redirect it into a file or a program, or use --format jsonl"));
     }
-    let path = parse_source(&args.table)?;
-    let table = open(&path)?;
-    let snapshot = match args.version {
-        None => table.snapshot(),
-        Some(version) => table
-            .at(version)
-            .map_err(|error| no_version(&table, version, error))?,
-    };
+    let table = open(&parse_source(&args.table)?, args.version)?;
+    let snapshot = table.snapshot();
     let mut rows = scan(&table, &snapshot)?;
     let out = output::bytes().map_err(FormatError::from)?;
     let quiet = |error: FormatError| {
@@ -106,50 +99,48 @@ pub(super) fn run(args: &CatArgs) -> Result<(), CliError> {
     }
 }
 
-fn open(path: &Path) -> Result<Table, CliError> {
+fn open(path: &Path, version: Option<u64>) -> Result<Table, CliError> {
     let dir = Dir::open(path)?;
+    let opened = match version {
+        None => Table::open(dir.clone(), Env::real()),
+        Some(version) => Table::open_at(dir.clone(), Env::real(), version),
+    };
     let control = path.join(".delta/raw").join(LOG_DIR);
-    Table::open(dir, Env::real()).map_err(|error| match error {
-        TableError::NotATable(_) if control.is_dir() => CliError::from(error).hint(format!(
-            "this is a table of a mount: give the directory that is mounted, or {}/.delta/raw",
-            path.display()
-        )),
-        error => error.into(),
+    opened.map_err(|error| match (&error, version, versions(&dir)) {
+        (TableError::NotATable(_), ..) if control.is_dir() => {
+            CliError::from(error).hint(format!(
+                "this is a table of a mount: give the directory that is mounted, or {}/.delta/raw",
+                path.display()
+            ))
+        }
+        (_, Some(version), Some((oldest, newest))) if !(oldest..=newest).contains(&version) => {
+            CliError::new(format!(
+                "version {version} of {} does not exist: there are the versions {oldest} to {newest}",
+                dir.path().display()
+            ))
+        }
+        _ => error.into(),
     })
 }
 
-/// Says which versions there are, when the asked one is none of them.
-fn no_version(table: &Table, version: u64, error: TableError) -> CliError {
-    let (Some(oldest), newest) = (oldest(table), table.snapshot().version()) else {
-        return error.into();
-    };
-    if (oldest..=newest).contains(&version) {
-        return error.into();
-    }
-    let hint = error.hint().filter(|_| version < oldest);
-    let mut said = CliError::new(format!(
-        "version {version} of {} does not exist: there are the versions {oldest} to {newest}",
-        table.dir().path().display()
-    ));
-    said.hint =
-        hint.map(|_| "older versions were removed from the log by its retention".to_owned());
-    said
-}
-
-/// The first version that the log can still build: its beginning, or its first checkpoint.
-fn oldest(table: &Table) -> Option<u64> {
-    let names = table.dir().list(Path::new(LOG_DIR)).ok()?;
-    let mut first: Option<u64> = None;
-    for entry in names {
-        let version = match entry.name.to_str().and_then(LogName::parse) {
-            Some(LogName::Commit(0)) => 0,
-            Some(LogName::Classic(version)) => version,
-            Some(LogName::V2 { version, .. } | LogName::Part { version, .. }) => version,
-            Some(LogName::Commit(_) | LogName::Compacted { .. } | LogName::Crc(_)) | None => {
-                continue;
-            }
+/// The oldest and the newest version that the log's files tell of: its beginning or its first checkpoint, and its
+/// last file.
+fn versions(table: &Dir) -> Option<(u64, u64)> {
+    let (mut oldest, mut newest) = (None, None);
+    for entry in table.list(Path::new(LOG_DIR)).ok()? {
+        let (version, is_start) = match entry.name.to_str().and_then(LogName::parse) {
+            Some(LogName::Commit(version)) => (version, version == 0),
+            Some(
+                LogName::Classic(version)
+                | LogName::V2 { version, .. }
+                | LogName::Part { version, .. },
+            ) => (version, true),
+            Some(LogName::Compacted { .. } | LogName::Crc(_)) | None => continue,
         };
-        first = Some(first.map_or(version, |first| first.min(version)));
+        newest = newest.max(Some(version));
+        if is_start {
+            oldest = Some(oldest.map_or(version, |oldest: u64| oldest.min(version)));
+        }
     }
-    first
+    oldest.zip(newest)
 }

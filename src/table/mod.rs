@@ -80,8 +80,23 @@ impl Table {
     /// # Errors
     /// [`TableError`]: not a table, or a log that can't be replayed.
     pub fn open(dir: Dir, env: Env) -> Result<Self, TableError> {
-        let known = load(&dir, &env)?;
-        Ok(Table {
+        let known = load(&dir, &env, None)?;
+        Ok(Self::with(dir, env, known))
+    }
+
+    /// Opens the table in `dir` at `version` alone: newer ones need not be readable. [`Table::snapshot`] is that
+    /// version until the first [`Table::refresh`].
+    ///
+    /// # Errors
+    /// As [`Table::at`].
+    pub fn open_at(dir: Dir, env: Env, version: u64) -> Result<Self, TableError> {
+        let mut known = load(&dir, &env, Some(version))?;
+        known.checked = Millis::MIN;
+        Ok(Self::with(dir, env, known))
+    }
+
+    fn with(dir: Dir, env: Env, known: Known) -> Self {
+        Table {
             dir,
             env,
             current: RwLock::new(known),
@@ -89,7 +104,7 @@ impl Table {
             checkpointing: Arc::default(),
             views: views::Views::default(),
             travel: travel::Travel::default(),
-        })
+        }
     }
 
     pub fn dir(&self) -> &Dir {
@@ -138,7 +153,7 @@ impl Table {
         }
         if !moved && !self.is_same_log(&known) {
             // Rolled back, or another table by now: what was known counts for nothing.
-            let mut known = load(&self.dir, &self.env)?;
+            let mut known = load(&self.dir, &self.env, None)?;
             known.checked = now;
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             *current = known;
@@ -259,9 +274,9 @@ pub(crate) fn temporary_name(env: &Env) -> String {
     format!("{}{}{}", TEMPORARY.0, env.uuid(), TEMPORARY.1)
 }
 
-fn load(dir: &Dir, env: &Env) -> Result<Known, TableError> {
+fn load(dir: &Dir, env: &Env, version: Option<u64>) -> Result<Known, TableError> {
     let checked = env.now();
-    let snapshot = Arc::new(segment::load(dir, None)?);
+    let snapshot = Arc::new(segment::load(dir, version)?);
     let path = Path::new(LOG_DIR).join(LogName::commit(snapshot.version()));
     let file = dir.metadata(&path).ok().map(|m| LogFile::of(&m));
     Ok(Known {
