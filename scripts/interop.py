@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import datetime as dt
 import decimal
-import glob
 import json
 import os
 import pathlib
@@ -19,34 +18,17 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interop_rows import delta_rs, duckdb_delta, polars_kernel
+
 PROBLEMS = []
 CHECKS = 0
 
 
 # ---- readers: a table's directory to a pyarrow table
 
-def delta_rs(path):
-    from deltalake import DeltaTable, QueryBuilder
-    return pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("select * from t"))
-
-
-def duckdb_delta(path):
-    import duckdb
-    import duckdb_extension_delta
-    package = os.path.dirname(duckdb_extension_delta.__file__)
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    connection.execute("LOAD '%s'" % glob.glob(package + "/extensions/*/delta.duckdb_extension")[0])
-    return connection.execute("select * from delta_scan(?)", [path]).to_arrow_table()
-
-
 def polars_delta(path):
     import polars
     return polars.scan_delta(path).collect().to_arrow()
-
-
-def polars_kernel(path):
-    import polars_deltalake
-    return polars_deltalake.scan_delta(path).collect().to_arrow()
 
 
 READERS = [delta_rs, duckdb_delta, polars_delta, polars_kernel]

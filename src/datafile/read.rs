@@ -76,7 +76,8 @@ impl std::fmt::Debug for Reader {
 impl Reader {
     /// Opens `file` of a table with the logical `schema` for the top-level `columns` (logical names; none
     /// still gives row counts). `partition` holds the file's values by physical name: such columns come from
-    /// there, never from the file. `dead` rows are skipped. Columns that the file lacks are NULL.
+    /// there, never from the file. `dead` rows are skipped. Columns that the file lacks are NULL. A batch has at
+    /// most `batch_rows` rows, fewer where they are wide.
     ///
     /// # Errors
     /// Those of [`super::inspect`]; [`DataFileError::Type`] when a column's stored type does not widen to the
@@ -124,6 +125,7 @@ impl Reader {
             None
         } else {
             let selection = selection(&live, rows)?;
+            let batch_rows = source.fitting_rows(batch_rows);
             Some(source.batches(&roots, selection, batch_rows)?)
         };
         Ok(Reader {

@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Type as Physical;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::schema::types::SchemaDescriptor;
 
@@ -24,6 +24,9 @@ use crate::error::caught;
 
 /// Rows of a decoded batch.
 pub(crate) const BATCH_ROWS: usize = 8192;
+
+/// Bytes that a decoded batch should not exceed by much.
+const BATCH_BYTES: u64 = 32 << 20;
 
 /// A file read by position: parquet's own reader of `File` seeks, and a seek moves every clone's offset.
 #[derive(Debug, Clone)]
@@ -122,6 +125,23 @@ impl Source {
     /// Rows of the file, by its footer.
     pub(crate) fn rows(&self) -> u64 {
         u64::try_from(self.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// At most `wanted` rows, and fewer where the footer says that so many would take more than [`BATCH_BYTES`].
+    pub(crate) fn fitting_rows(&self, wanted: usize) -> usize {
+        let row_bytes = self.metadata().row_groups().iter().map(|group| {
+            let chunk_bytes = |chunk: &ColumnChunkMetaData| {
+                // A dictionary keeps a value once that comes in many rows.
+                let values = chunk.unencoded_byte_array_data_bytes().unwrap_or(0);
+                u64::try_from(chunk.uncompressed_size().max(values)).unwrap_or(0)
+            };
+            let bytes: u64 = group.columns().iter().map(chunk_bytes).sum();
+            bytes / u64::try_from(group.num_rows()).unwrap_or(0).max(1)
+        });
+        let rows = BATCH_BYTES / row_bytes.max().unwrap_or(0).max(1);
+        wanted
+            .min(usize::try_from(rows).unwrap_or(usize::MAX))
+            .max(1)
     }
 
     /// Decodes the top-level columns `roots` (indices into [`Self::schema`]; none still gives row counts).

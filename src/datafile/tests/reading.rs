@@ -199,3 +199,18 @@ fn a_full_disk_is_told_from_bad_rows() {
         .and_then(|()| writer.finish().map(|_| ()));
     assert_eq!(result.unwrap_err().kind(), Kind::NoSpace);
 }
+
+#[test]
+fn batches_of_wide_rows_have_fewer_rows() {
+    let text = |i: usize| "x".repeat(1 << 20) + &i.to_string();
+    let texts = StringArray::from_iter_values((0..100).map(text));
+    let file = parquet(&batch(vec![("s", Arc::new(texts) as ArrayRef)]));
+    let schema = table(&[("s", "string")]);
+    let none = BTreeMap::new();
+    let columns = ["s".to_owned()];
+    let mode = MappingMode::None;
+    let reader = Reader::open(file, &schema, &columns, &none, mode, None, 8192).unwrap();
+    let rows: Vec<usize> = reader.map(|item| item.unwrap().0.num_rows()).collect();
+    assert_eq!(rows.iter().sum::<usize>(), 100);
+    assert!(rows.iter().all(|n| *n <= 32), "{rows:?}");
+}

@@ -157,3 +157,12 @@ fn check_types(schema: &StructType) -> Result<(), OpError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod corpus_tests;
+#[cfg(test)]
+mod round_trip_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
