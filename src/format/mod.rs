@@ -97,7 +97,7 @@ enum Inner<W: Write> {
         csv: bool,
         buffer: Vec<u8>,
     },
-    Arrow(StreamWriter<io::BufWriter<W>>),
+    Arrow(Box<StreamWriter<io::BufWriter<W>>>),
 }
 
 impl<W: Write> RowWriter<W> {
@@ -110,7 +110,7 @@ impl<W: Write> RowWriter<W> {
         Ok(RowWriter(match format {
             Format::Arrow => {
                 let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
-                Inner::Arrow(StreamWriter::try_new(out, schema)?)
+                Inner::Arrow(Box::new(StreamWriter::try_new(out, schema)?))
             }
             Format::Csv => {
                 let mut buffer = Vec::new();

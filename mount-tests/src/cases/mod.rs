@@ -1,6 +1,7 @@
 //! The cases, one file per area of the README's table of semantics.
 
 mod append;
+mod cat;
 mod content;
 mod corpus;
 mod create;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Case> {
     let areas = [
         load::cases(),
         corpus::cases(),
+        cat::cases(),
         lifecycle::cases(),
         namespace::cases(),
         travel::cases(),

@@ -7,7 +7,8 @@ use super::testing::{open, read};
 use super::*;
 use crate::error::{Failure as _, Kind};
 use crate::log::LOG_DIR;
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BinaryArray, Int64Array, StructArray};
+use arrow::datatypes::{Field, Fields};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
@@ -35,14 +36,18 @@ impl Made {
     }
 
     /// Ten rows in `path`, which the log calls `named`.
-    fn file(mut self, path: &str, named: &str) -> Self {
+    fn file(self, path: &str, named: &str) -> Self {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+        let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        self.rows(path, named, &rows)
+    }
+
+    fn rows(mut self, path: &str, named: &str, batch: &RecordBatch) -> Self {
         let target: PathBuf = self.path().join(path);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
-        let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
         let file = std::fs::File::create(target).unwrap();
         let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
-        writer.write(&batch).unwrap();
+        writer.write(batch).unwrap();
         writer.close().unwrap();
         self.adds.push(
             json!({"add": {"path": named, "partitionValues": {}, "size": 1, "modificationTime": 1,
@@ -146,4 +151,44 @@ fn a_table_without_files_has_its_schema() {
     let (schema, rows) = read(made.path(), None).unwrap();
     assert_eq!(schema.fields().len(), 1);
     assert!(rows.is_empty());
+}
+
+/// A variant column as it is stored: two binaries, and where it is shredded a typed value beside them.
+fn variant(shredded: bool) -> Result<RecordBatch, OpError> {
+    let binary =
+        |bytes: &'static [u8]| -> ArrayRef { Arc::new(BinaryArray::from_vec(vec![bytes])) };
+    let mut members = vec![
+        ("value", binary(b"\x0c\x01"), false),
+        ("metadata", binary(b"\x01\x00\x00"), false),
+    ];
+    if shredded {
+        members.push(("typed_value", binary(b"x"), true));
+    }
+    let fields: Fields = members
+        .iter()
+        .map(|(name, array, nullable)| Field::new(*name, array.data_type().clone(), *nullable))
+        .collect();
+    let columns = members.into_iter().map(|(_, array, _)| array).collect();
+    let column: ArrayRef = Arc::new(StructArray::new(fields, columns, None));
+    let rows = RecordBatch::try_from_iter([("v", column)]).unwrap();
+    let mut made = Made::new();
+    made.fields = vec![json!({"name": "v", "type": "variant", "nullable": true, "metadata": {}})];
+    let made = made.rows("v.parquet", "v.parquet", &rows).commit();
+    let table = open(made.path(), None)?;
+    let snapshot = table.snapshot();
+    scan(&table, &snapshot)?.next().unwrap()
+}
+
+#[test]
+fn a_variant_is_its_two_binaries() {
+    let rows = variant(false).unwrap();
+    let found = rows.column(0).as_struct();
+    assert_eq!(found.column_names(), ["metadata", "value"]);
+    let value = found.column_by_name("value").unwrap();
+    assert_eq!(value.as_binary::<i32>().value(0), b"\x0c\x01");
+    let error = variant(true).unwrap_err().to_string();
+    assert!(
+        error.contains("v.parquet") && error.contains("shredded"),
+        "{error}"
+    );
 }
