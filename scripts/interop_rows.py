@@ -16,12 +16,16 @@ class Refused(Exception):
     """`deltafs cat` has refused to read."""
 
 
-def deltafs(path, version=None):
+def cat(path, form, version=None):
     at = [] if version is None else ["--version", str(version)]
-    ran = subprocess.run(["deltafs", "cat", "--format", "arrow", *at, path], capture_output=True)
+    ran = subprocess.run(["deltafs", "cat", "--format", form, *at, path], capture_output=True)
     if ran.returncode:
         raise Refused(ran.stderr.decode().strip())
-    return pa.ipc.open_stream(ran.stdout).read_all()
+    return ran.stdout
+
+
+def deltafs(path, version=None):
+    return pa.ipc.open_stream(cat(path, "arrow", version)).read_all()
 
 
 def delta_rs(path, version=None):
