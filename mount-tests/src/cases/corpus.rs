@@ -20,6 +20,7 @@ cases!("corpus":
     negative_tables_fail_alone,
     negative_error_logs,
     broken_tables_say_why,
+    cat_writes_every_table,
     appends_and_deletes_on_a_copy,
 );
 
@@ -318,6 +319,41 @@ fn broken_tables_say_why(cx: &Cx) {
             "{name} says nothing: {said}"
         );
     }
+}
+
+/// The program reads each table as the unit tests of the scan know it (`src/ops/scan/corpus.txt`, which also has every
+/// older version): so many lines, or a failure in words.
+fn cat_writes_every_table(cx: &Cx) {
+    let source = folder(cx);
+    let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/ops/scan/corpus.txt");
+    let known = fs::read_to_string(known).unwrap();
+    // The newest version of a table is the last line that names it.
+    let mut newest = BTreeMap::new();
+    for line in known.lines() {
+        let (table, outcome) = line.split_once(": ").unwrap();
+        let (table, version) = table.rsplit_once(' ').unwrap();
+        newest.insert(table, (version, outcome));
+    }
+    let mut problems = Vec::new();
+    for (table, (version, outcome)) in &newest {
+        for option in ["", &format!("--version {version}")] {
+            let ran = cx.sh(&format!(
+                "deltafs cat {option} '{}/{table}'",
+                source.display()
+            ));
+            let lines = ran.out.lines().count();
+            let right = match outcome.split_once(" rows ") {
+                Some((rows, _)) => ran.succeeded() && rows.parse() == Ok(lines),
+                None => ran.status == 1 && ran.err.contains("deltafs: "),
+            };
+            if !right || ran.err.contains("panicked") {
+                problems.push(format!("{table} {option}: expected {outcome}: {ran}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    // All but `crc-malformed`, which has no version.
+    assert_eq!(newest.len(), 73);
 }
 
 fn appends_and_deletes_on_a_copy(cx: &Cx) {
