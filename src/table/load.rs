@@ -1,6 +1,6 @@
 //! Files of the log to a state, on all cores: parsing and packing take the time, applying does not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -179,10 +179,44 @@ impl Source<'_> {
         body.clear();
         file.read_to_end(body).map_err(io)?;
         let mut parsed = Parsed::empty(version);
+        // Some writers only string the commits together: then a file is added and removed, and no order tells what
+        // holds (PROTOCOL.md A1: a compaction is reconciled).
+        let is_compaction = matches!(step, Step::Compacted { .. });
+        let (mut keys, mut twice) = (HashSet::new(), None);
         each_action(name, body, is_last, |action| {
+            if is_compaction
+                && let Some(key) = file_key(&action)
+                && let Some((path, _)) = keys.replace(key)
+            {
+                twice.get_or_insert(path);
+            }
             parsed.commit_action(packer, self.table, action);
         })?;
-        Ok(Some((parsed, modified)))
+        match twice {
+            None => Ok(Some((parsed, modified))),
+            Some(path) => Err(TableError::Malformed {
+                version,
+                what: "log compaction",
+                reason: format!("it has two actions for {path}"),
+            }),
+        }
+    }
+}
+
+/// What identifies the logical file of an action (PROTOCOL.md A2).
+fn file_key(action: &Action) -> Option<(String, Option<String>)> {
+    match action {
+        Action::Add(add) => Some((add.path.clone(), add.dv_id())),
+        Action::Remove(remove) => {
+            let vector = remove.deletion_vector.as_ref();
+            Some((remove.path.clone(), vector.map(|v| v.unique_id())))
+        }
+        Action::Cdc(_)
+        | Action::CommitInfo(_)
+        | Action::Protocol(_)
+        | Action::MetaData(_)
+        | Action::Txn(_)
+        | Action::DomainMetadata(_) => None,
     }
 }
 

@@ -230,3 +230,17 @@ fn a_refresh_shares_all_that_did_not_change() {
     assert!(shared > 0.7, "{shared}");
     assert_eq!(paths(&after), expected(3001));
 }
+
+/// Commits strung together are no compaction: no order of theirs tells which of two actions for a file holds.
+#[test]
+fn a_compaction_that_is_not_reconciled_is_not_used() {
+    let log = Log::new(6);
+    let strung: Vec<Value> = (1..=6).rev().flat_map(lines).collect();
+    log.put(&LogName::compacted(1, 6), &strung);
+    let table = log.open().unwrap();
+    assert_eq!(paths(&table.snapshot()), expected(6));
+    // Without its commits there is nothing to fall back to.
+    std::fs::remove_file(log.path(&LogName::commit(3))).unwrap();
+    let error = log.open().unwrap_err().to_string();
+    assert!(error.contains("log compaction"), "{error}");
+}

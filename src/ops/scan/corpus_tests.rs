@@ -118,8 +118,8 @@ const REFUSED: &[(&str, Kind, &str, &str)] = &[
     (
         "negative/versions-not-contiguous",
         Kind::Corrupt,
-        "schemaString",
-        "version 1 is missing, but the metaData of version 0 is no metaData in the first place",
+        "version 1 is missing",
+        "version 1 is missing (and the metaData of version 0 has no schema)",
     ),
 ];
 

@@ -1,7 +1,6 @@
 //! The live rows of a snapshot, as a reader of the table sees them: logical names and types, dead rows left out,
 //! partition values from the log. One batch is in memory at a time.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +42,7 @@ pub fn scan<'a>(table: &'a Table, snapshot: &'a Snapshot) -> Result<Scan<'a>, Op
         snapshot,
         schema: Arc::new(schema),
         columns: columns.collect(),
-        files: Box::new(snapshot.live_files().map(owned)),
+        files: Box::new(snapshot.live_files()),
         open: None,
     })
 }
@@ -130,10 +129,6 @@ impl Iterator for Scan<'_> {
         }
         item
     }
-}
-
-fn owned(file: impl Borrow<Arc<LiveFile>>) -> Arc<LiveFile> {
-    Arc::clone(file.borrow())
 }
 
 fn in_file(file: &LiveFile, source: crate::datafile::DataFileError) -> OpError {
