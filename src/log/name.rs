@@ -79,11 +79,6 @@ impl LogName {
         format!("{from:020}.{to:020}.compacted.json")
     }
 
-    /// `V.crc`.
-    pub fn crc(version: u64) -> String {
-        format!("{version:020}.crc")
-    }
-
     /// `V.checkpoint.parquet`.
     pub fn classic(version: u64) -> String {
         format!("{version:020}.checkpoint.parquet")

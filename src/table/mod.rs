@@ -17,8 +17,8 @@ mod replay;
 mod row_ids;
 mod segment;
 mod snapshot;
-mod validate;
 mod travel;
+mod validate;
 mod vectors;
 mod views;
 
