@@ -21,3 +21,6 @@ pub mod schema;
 pub mod settings;
 pub mod store;
 pub mod table;
+
+#[cfg(test)]
+mod testkit;

@@ -6,7 +6,7 @@
 mod bitmap;
 mod descriptor;
 mod file;
-mod z85;
+pub(crate) mod z85;
 
 pub use bitmap::{decode_rows, encode_rows};
 pub use descriptor::{DeletionVectorDescriptor, Location};

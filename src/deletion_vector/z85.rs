@@ -15,7 +15,7 @@ const VALUES: [u8; 256] = {
 };
 
 /// The text of `bytes`, padded with zeros to a multiple of four.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(4) * 5);
     for chunk in bytes.chunks(4) {
         let mut word = [0; 4];
@@ -32,7 +32,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 ///
 /// delta-kernel-rs does not pad: it writes the last one to three bytes as a number behind as many `#` as bytes are
 /// missing. A full group never begins with `#`, since that is more than 32 bits.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let (chunks, []) = text.as_bytes().as_chunks::<5>() else {
         return None;
     };

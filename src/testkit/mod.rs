@@ -1,0 +1,3 @@
+//! Tools that tests share.
+
+mod fuzz;
