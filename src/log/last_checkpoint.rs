@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::md5::md5_hex;
+use crate::schema::json;
 
 /// The name of the file in `_delta_log`.
 pub const LAST_CHECKPOINT: &str = "_last_checkpoint";
@@ -59,8 +60,9 @@ impl LastCheckpoint {
         if body.trim_ascii().is_empty() {
             return Err(HintFault::Empty);
         }
-        let object: Map<String, Value> =
-            serde_json::from_slice(body).map_err(|_| HintFault::NotAnObject)?;
+        let Ok(Value::Object(object)) = json::from_slice(body) else {
+            return Err(HintFault::NotAnObject);
+        };
         if let Some(stored) = object.get("checksum").and_then(Value::as_str) {
             let computed = checksum(&object);
             if !stored.eq_ignore_ascii_case(&computed) {

@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::json::Json;
 use crate::error::{Failure, Kind};
 
 /// Field metadata key of a column's mapping id (PROTOCOL.md C).
@@ -126,7 +127,7 @@ pub struct StructField {
     #[serde(rename = "type")]
     pub data_type: DataType,
     pub nullable: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::json::object")]
     pub metadata: Map<String, Value>,
 }
 
@@ -351,7 +352,7 @@ impl Serialize for DataType {
 
 impl<'de> Deserialize<'de> for DataType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
+        let Json(value) = Json::deserialize(deserializer)?;
         let kind = match &value {
             Value::String(name) => return Ok(DataType::Primitive(Primitive::parse(name))),
             Value::Object(object) => object

@@ -3,6 +3,7 @@
 mod arrow;
 mod calendar;
 mod field;
+pub(crate) mod json;
 pub mod mapping;
 pub mod partition;
 mod scalar;

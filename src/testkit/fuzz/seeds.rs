@@ -254,7 +254,24 @@ fn small(
     bytes
 }
 
+/// Documents in strings in documents, by the name that `serde_json::Value` opens them at: each level of the text is
+/// a hundred of the value.
+fn private_names(levels: usize) -> String {
+    let mut document = "1".to_owned();
+    for _ in 0..levels {
+        let inner = document.replace('\\', "\\u005c").replace('"', "\\u0022");
+        document = format!(
+            r#"{}{{"$serde_json::private::RawValue":"{inner}"}}{}"#,
+            "[".repeat(100),
+            "]".repeat(100)
+        );
+    }
+    document
+}
+
 fn hints(put: Put<'_>) {
+    let private = format!(r#"{{"version":1,"tags":{{"a":{}}}}}"#, private_names(20));
+    put("last_checkpoint", "private_names", private.into());
     let full = LastCheckpoint {
         version: 20,
         size: Some(5),
@@ -425,6 +442,8 @@ fn texts(put: Put<'_>) {
         deep = format!(r#"{{"type":"array","elementType":{deep},"containsNull":true}}"#);
     }
     put("schema", "deep", field(&deep).into());
+    let private = field(r#""long""#).replace(r#""é""#, &private_names(20));
+    put("schema", "private_names", private.into());
 }
 
 fn files(put: Put<'_>) {
