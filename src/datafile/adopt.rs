@@ -11,8 +11,8 @@ use parquet::file::metadata::{
 };
 
 use super::error::DataFileError;
-use super::footer;
 use super::source::{Positioned, Source};
+use crate::log::check_footer;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
@@ -73,7 +73,7 @@ pub(crate) fn read_footer(file: &File) -> Result<(Arc<ParquetMetaData>, u64), Da
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     file.read_exact_at(&mut bytes, footer_start)
         .map_err(reading)?;
-    footer::check(&bytes).map_err(|reason| DataFileError::Footer { reason })?;
+    check_footer(&bytes).map_err(|reason| DataFileError::Footer { reason })?;
     let input = Positioned::new(file.try_clone().map_err(reading)?).map_err(reading)?;
     // Whole encoding statistics: who writes this footer again needs them.
     let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);

@@ -9,7 +9,6 @@ mod adopt;
 mod conform;
 mod convert;
 mod error;
-mod footer;
 mod int96;
 mod layout;
 mod pages;

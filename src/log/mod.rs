@@ -4,6 +4,7 @@ mod action;
 mod checkpoint;
 mod commit;
 mod crc;
+mod footer;
 mod last_checkpoint;
 mod md5;
 mod name;
@@ -19,6 +20,7 @@ pub use checkpoint::{
 };
 pub use commit::{each_action, parse_commit, write_commit};
 pub use crc::{Crc, DeletedRecordCounts, FileSizeHistogram};
+pub(crate) use footer::check_footer;
 pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint, V2Hint};
 pub use name::{LOG_DIR, LogName, SIDECAR_DIR};
 

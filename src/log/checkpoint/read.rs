@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Map;
 
 use super::columns::{Column, Group, Integers};
-use super::footer::check_nesting;
+use super::footer;
 use super::stats::ParsedStats;
 use super::{CheckpointAction, Sidecar};
 use crate::deletion_vector::DeletionVectorDescriptor;
@@ -126,7 +126,7 @@ fn read_roots(
     wanted: fn(&str) -> bool,
     sink: Sink<'_>,
 ) -> Result<(), LogError> {
-    check_nesting(&file).map_err(|e| read_failure(name, &e))?;
+    footer::check(&file).map_err(|e| read_failure(name, &e))?;
     let mut reader = guarded(name, || open(file, wanted))?;
     // Decoding takes as long as what is done with the actions: a thread each.
     std::thread::scope(|scope| {

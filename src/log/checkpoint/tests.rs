@@ -843,5 +843,24 @@ fn a_schema_without_a_bottom_does_not_end_the_process() {
     assert!(read(file_of(&nested(90))).unwrap().is_empty());
     let error = read(file_of(&nested(20_000))).unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);
-    assert!(error.to_string().contains("nested too deeply"), "{error}");
+    assert!(error.to_string().contains("nests deeper"), "{error}");
+}
+
+/// A decoder would allocate for as many as are claimed; a failed allocation ends the process.
+#[test]
+fn a_footer_that_claims_more_than_it_has_is_an_error() {
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x07];
+    let root = [0x48, 1, b'r', 0];
+    // Field 1 (version), the schema with a root alone, then a list of 2^31 row groups; or of as many nodes.
+    let groups = [&[0x15, 2, 0x19, 0x1c][..], &root, &[0x29, 0xfc], &huge].concat();
+    let nodes = [&[0x15, 2, 0x19, 0xfc][..], &huge, &root].concat();
+    for footer in [groups, nodes] {
+        let mut bytes = b"PAR1".to_vec();
+        bytes.extend_from_slice(&footer);
+        bytes.extend_from_slice(&(footer.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(b"PAR1");
+        let error = read(file_of(&bytes)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt);
+        assert!(error.to_string().contains("footer is damaged"), "{error}");
+    }
 }

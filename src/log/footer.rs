@@ -1,5 +1,6 @@
-//! A first walk over the footer's Thrift bytes. parquet-rs allocates by the counts that a footer claims and
-//! recurses as deep as its schema nests; what it can't survive is refused here.
+//! A first walk over the Thrift bytes of a Parquet footer, that of a checkpoint or of a data file. parquet-rs allocates
+//! by the counts that a footer claims and recurses as deep as its schema nests, and neither a failed allocation nor a
+//! full stack can be caught: what it can't survive is refused here.
 
 /// Row groups that parquet-rs can number.
 const MAX_ROW_GROUPS: usize = i16::MAX as usize;
@@ -20,7 +21,7 @@ const STRUCT: u8 = 12;
 ///
 /// # Errors
 /// Says what is wrong, in words for the user.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn check_footer(bytes: &[u8]) -> Result<(), String> {
     let mut walk = Walk { bytes };
     walk.fields(&mut |walk, id, kind| match (id, kind) {
         (2, LIST) => walk.schema(),
