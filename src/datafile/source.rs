@@ -10,8 +10,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowSelection,
 };
 use parquet::basic::Type as Physical;
 use parquet::errors::ParquetError;
@@ -21,6 +20,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::error::DataFileError;
 use crate::error::caught;
+use crate::log::checked_batches;
 
 /// Rows of a decoded batch.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -98,15 +98,19 @@ impl ChunkReader for Positioned {
 pub(crate) struct Source {
     input: Positioned,
     reader: ArrowReaderMetadata,
+    /// The columns' types, where they are not those of the Parquet schema alone.
+    types: Option<Fields>,
 }
 
 impl Source {
     /// Prepares decoding with `metadata` that [`super::adopt`] has checked.
     pub(crate) fn new(file: File, metadata: Arc<ParquetMetaData>) -> Result<Self, DataFileError> {
         let input = Positioned::new(file).map_err(|e| DataFileError::io("reading", e))?;
+        let (reader, types) = reader_metadata(metadata)?;
         Ok(Source {
             input,
-            reader: reader_metadata(metadata)?,
+            reader,
+            types,
         })
     }
 
@@ -152,22 +156,21 @@ impl Source {
         batch_rows: usize,
     ) -> Result<Batches, DataFileError> {
         let descriptor = self.metadata().file_metadata().schema_descr();
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            self.input.clone(),
-            self.reader.clone(),
-        );
         let mask = ProjectionMask::roots(
             descriptor,
             roots.iter().filter_map(|i| parquet_root(descriptor, *i)),
         );
-        let builder = builder
-            .with_projection(mask)
-            .with_batch_size(batch_rows.max(1));
-        let builder = match selection {
-            Some(selection) => builder.with_row_selection(selection),
-            None => builder,
+        let open = || {
+            checked_batches(
+                self.input.clone(),
+                self.metadata(),
+                mask,
+                self.types.as_ref(),
+                batch_rows.max(1),
+                selection,
+            )
         };
-        let built = caught(|| builder.build()).ok_or(DataFileError::Decoder)?;
+        let built = caught(open).ok_or(DataFileError::Decoder)?;
         Ok(Batches(Some(built.map_err(DataFileError::Pages)?)))
     }
 }
@@ -202,7 +205,9 @@ fn parquet_root(descriptor: &SchemaDescriptor, index: usize) -> Option<usize> {
 }
 
 /// Types by the Parquet schema; INT96 as instants in microseconds, since nanoseconds would wrap (D77).
-fn reader_metadata(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, DataFileError> {
+fn reader_metadata(
+    metadata: Arc<ParquetMetaData>,
+) -> Result<(ArrowReaderMetadata, Option<Fields>), DataFileError> {
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let plain =
         ArrowReaderMetadata::try_new(Arc::clone(&metadata), options()).map_err(footer_error)?;
@@ -210,15 +215,16 @@ fn reader_metadata(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata
     let has_int96 = (0..descriptor.num_columns())
         .any(|i| descriptor.column(i).physical_type() == Physical::INT96);
     if !has_int96 {
-        return Ok(plain);
+        return Ok((plain, None));
     }
     let mut leaf = 0;
     let fields = micros_for_int96(plain.schema().fields(), descriptor, &mut leaf);
     let schema = Arc::new(Schema::new_with_metadata(
-        fields,
+        fields.clone(),
         plain.schema().metadata().clone(),
     ));
-    ArrowReaderMetadata::try_new(metadata, options().with_schema(schema)).map_err(footer_error)
+    let reader = ArrowReaderMetadata::try_new(metadata, options().with_schema(schema));
+    Ok((reader.map_err(footer_error)?, Some(fields)))
 }
 
 fn footer_error(error: ParquetError) -> DataFileError {

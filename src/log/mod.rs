@@ -8,6 +8,7 @@ mod footer;
 mod last_checkpoint;
 mod md5;
 mod name;
+mod pages;
 
 pub use action::{
     Action, Add, Cdc, CommitInfo, DomainMetadata, Format, Metadata, PartitionValues, Protocol,
@@ -23,6 +24,7 @@ pub use crc::{Crc, DeletedRecordCounts, FileSizeHistogram};
 pub(crate) use footer::check_footer;
 pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint, V2Hint};
 pub use name::{LOG_DIR, LogName, SIDECAR_DIR};
+pub(crate) use pages::checked_batches;
 
 pub use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::{Failure, Kind, io_kind};

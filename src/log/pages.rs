@@ -1,0 +1,399 @@
+//! Pages of a Parquet file, checked before a decoder believes them.
+//!
+//! # Why
+//! The decoder allocates a dictionary and the lengths of delta-encoded text by the counts that stand in their pages. A
+//! file of some hundred bytes claims terabytes so, and an allocation that fails ends the process: nothing can be
+//! caught. So each page is looked at between decompressing and decoding.
+
+use std::sync::Arc;
+
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection};
+use parquet::arrow::parquet_to_arrow_field_levels;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::ChunkReader;
+use parquet::file::serialized_reader::SerializedPageReader;
+
+use arrow::datatypes::Fields;
+
+/// Texts that one page may have in an encoding that keeps the lengths of all of them in memory, four bytes each.
+/// Writers start a page after some ten thousand values or a mebibyte.
+const MAX_LENGTHS: u64 = 1 << 26;
+
+/// Reads the leaves of `mask`, with types by the Parquet schema, or by `types` where given. The footer is one that
+/// [`super::check_footer`] has let pass.
+///
+/// # Errors
+/// Those of the decoder; later, for a page that claims more than it holds, too.
+pub(crate) fn checked_batches<R: ChunkReader + 'static>(
+    input: R,
+    metadata: &Arc<ParquetMetaData>,
+    mask: ProjectionMask,
+    types: Option<&Fields>,
+    batch_rows: usize,
+    selection: Option<RowSelection>,
+) -> Result<ParquetRecordBatchReader> {
+    let descriptor = metadata.file_metadata().schema_descr();
+    let levels = parquet_to_arrow_field_levels(descriptor, mask, types)?;
+    let groups = Checked {
+        input: Arc::new(input),
+        metadata: Arc::clone(metadata),
+    };
+    let batch_rows = batch_rows.min(groups.num_rows());
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows, selection)
+}
+
+/// All row groups of a file.
+struct Checked<R> {
+    input: Arc<R>,
+    metadata: Arc<ParquetMetaData>,
+}
+
+impl<R: ChunkReader + 'static> RowGroups for Checked<R> {
+    fn num_rows(&self) -> usize {
+        let rows = self.metadata.row_groups().iter().map(|g| g.num_rows());
+        rows.fold(0_usize, |sum, rows| {
+            sum.saturating_add(usize::try_from(rows).unwrap_or(0))
+        })
+    }
+
+    fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
+        Ok(Box::new(Chunks {
+            input: Arc::clone(&self.input),
+            metadata: Arc::clone(&self.metadata),
+            column,
+            next: 0,
+        }))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.metadata.row_groups().iter())
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+/// The chunks of one column, row group by row group.
+struct Chunks<R> {
+    input: Arc<R>,
+    metadata: Arc<ParquetMetaData>,
+    column: usize,
+    next: usize,
+}
+
+impl<R: ChunkReader + 'static> Iterator for Chunks<R> {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let group = self.metadata.row_groups().get(self.next)?;
+        self.next += 1;
+        let chunk = group.columns().get(self.column)?;
+        let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+        let pages = SerializedPageReader::new(Arc::clone(&self.input), chunk, rows, None);
+        let column = chunk.column_descr();
+        let (max_rep, max_def) = (column.max_rep_level(), column.max_def_level());
+        Some(pages.map(|pages| {
+            Box::new(CheckedPages {
+                pages,
+                max_rep,
+                max_def,
+            }) as Box<dyn PageReader>
+        }))
+    }
+}
+
+impl<R: ChunkReader + 'static> PageIterator for Chunks<R> {}
+
+struct CheckedPages<R: ChunkReader> {
+    pages: SerializedPageReader<R>,
+    max_rep: i16,
+    max_def: i16,
+}
+
+impl<R: ChunkReader> Iterator for CheckedPages<R> {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl<R: ChunkReader> PageReader for CheckedPages<R> {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        if let Some(page) = &page {
+            check(page, self.max_rep, self.max_def).map_err(ParquetError::General)?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+/// What is cut off or garbled is left to the decoder, which fails on it: here it is about counts.
+fn check(page: &Page, max_rep: i16, max_def: i16) -> std::result::Result<(), String> {
+    let (data, encoding, values) = match page {
+        // A value takes a byte at least; only booleans take less, and they have no dictionary.
+        Page::DictionaryPage {
+            buf, num_values, ..
+        } if *num_values as usize > buf.len() => {
+            return Err(format!(
+                "a dictionary claims {num_values} values in {} bytes",
+                buf.len()
+            ));
+        }
+        Page::DictionaryPage { .. } => return Ok(()),
+        Page::DataPage {
+            buf,
+            num_values,
+            encoding,
+            def_level_encoding,
+            rep_level_encoding,
+            ..
+        } => {
+            let after =
+                |data, encoding: &Encoding, max| skip_levels(data, *encoding, max, *num_values);
+            let data = after(buf.as_ref(), rep_level_encoding, max_rep)
+                .and_then(|data| after(data, def_level_encoding, max_def));
+            (data, encoding, num_values)
+        }
+        Page::DataPageV2 {
+            buf,
+            num_values,
+            encoding,
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            ..
+        } => {
+            let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
+            let data = usize::try_from(levels).ok().and_then(|at| buf.get(at..));
+            (data, encoding, num_values)
+        }
+    };
+    let Some(data) = data else {
+        return Ok(());
+    };
+    let within = |count: u64| {
+        if count > MAX_LENGTHS.min((*values).into()) {
+            return Err(format!("a page of {values} values claims {count} texts"));
+        }
+        Ok(())
+    };
+    match encoding {
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => Deltas::of(data).map_or(Ok(()), |d| within(d.count)),
+        Encoding::DELTA_BYTE_ARRAY => {
+            let Some(prefixes) = Deltas::of(data) else {
+                return Ok(());
+            };
+            within(prefixes.count)?;
+            let suffixes = prefixes.rest().and_then(Deltas::of);
+            suffixes.map_or(Ok(()), |d| within(d.count))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What follows the levels of a page of version 1.
+fn skip_levels(data: &[u8], encoding: Encoding, max: i16, values: u32) -> Option<&[u8]> {
+    if max == 0 {
+        return Some(data);
+    }
+    if encoding == Encoding::RLE {
+        let (length, data) = data.split_first_chunk()?;
+        return data.get(u32::from_le_bytes(*length) as usize..);
+    }
+    let bits = u64::from(values) * u64::from(i16::BITS - max.leading_zeros());
+    data.get(usize::try_from(bits.div_ceil(8)).ok()?..)
+}
+
+/// Numbers in DELTA_BINARY_PACKED.
+struct Deltas<'a> {
+    count: u64,
+    mini_blocks: usize,
+    /// Values of a mini block.
+    mini_values: u64,
+    /// From the first block on.
+    blocks: &'a [u8],
+}
+
+impl<'a> Deltas<'a> {
+    fn of(mut data: &'a [u8]) -> Option<Self> {
+        let block_values = varint(&mut data)?;
+        let mini_blocks = usize::try_from(varint(&mut data)?).ok()?;
+        let count = varint(&mut data)?;
+        varint(&mut data)?;
+        Some(Deltas {
+            count,
+            mini_blocks,
+            mini_values: block_values.checked_div(mini_blocks as u64)?,
+            blocks: data,
+        })
+    }
+
+    /// What follows the last block, as far as that is a whole one.
+    fn rest(&self) -> Option<&'a [u8]> {
+        let mut data = self.blocks;
+        // The first value stands in the head.
+        let mut left = self.count.saturating_sub(1);
+        while left > 0 {
+            // A block without values has no end.
+            if self.mini_values == 0 {
+                return None;
+            }
+            varint(&mut data)?;
+            let (widths, values) = data.split_at_checked(self.mini_blocks)?;
+            let mut bytes = 0_u64;
+            for width in widths {
+                // The width of a mini block that no value is left for means nothing.
+                if left > 0 {
+                    bytes =
+                        bytes.checked_add(self.mini_values.checked_mul((*width).into())? / 8)?;
+                }
+                left = left.saturating_sub(self.mini_values);
+            }
+            data = values.get(usize::try_from(bytes).ok()?..)?;
+        }
+        Some(data)
+    }
+}
+
+fn varint(data: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = data.split_first()?;
+        *data = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        ArrayRef, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
+    };
+    use bytes::Bytes;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::ParquetMetaDataReader;
+    use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+
+    use super::*;
+
+    fn written(column: ArrayRef, properties: WriterPropertiesBuilder) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
+        let mut bytes = Vec::new();
+        let properties = Some(properties.build());
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), properties).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        bytes
+    }
+
+    fn read(bytes: Vec<u8>) -> std::result::Result<Vec<RecordBatch>, String> {
+        let bytes = Bytes::from(bytes);
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes);
+        let metadata = Arc::new(metadata.map_err(|e| e.to_string())?);
+        let mask = ProjectionMask::all();
+        let batches = checked_batches(bytes, &metadata, mask, None, 1000, None);
+        let batches = batches.map_err(|e| e.to_string())?;
+        batches
+            .map(|batch| batch.map_err(|e| e.to_string()))
+            .collect()
+    }
+
+    fn delta(encoding: Encoding, version: WriterVersion) -> WriterPropertiesBuilder {
+        WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_encoding(encoding)
+            .set_writer_version(version)
+    }
+
+    const DELTAS: [Encoding; 2] = [
+        Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        Encoding::DELTA_BYTE_ARRAY,
+    ];
+    const VERSIONS: [WriterVersion; 2] = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
+
+    #[test]
+    fn whole_pages_are_read() {
+        let text = |i: usize| (i % 7 != 0).then(|| "x".repeat(i % 50) + &(i / 3).to_string());
+        for rows in [0, 1, 2, 33, 129, 5000] {
+            let flat: StringArray = (0..rows).map(text).collect();
+            let mut nested = ListBuilder::new(StringBuilder::new());
+            for i in 0..rows {
+                nested.append_option((i % 5 != 0).then(|| (0..i % 4).map(|n| text(i + n))));
+            }
+            let columns: [ArrayRef; 2] = [Arc::new(flat), Arc::new(nested.finish())];
+            for column in columns {
+                for encoding in DELTAS {
+                    for version in VERSIONS {
+                        let bytes = written(Arc::clone(&column), delta(encoding, version));
+                        let batches = read(bytes).unwrap();
+                        let found: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                        assert_eq!(found, rows, "{encoding} {version:?}");
+                        let mut at = 0;
+                        for batch in batches {
+                            let expected = column.slice(at, batch.num_rows());
+                            assert_eq!(batch.column(0).as_ref(), expected.as_ref());
+                            at += batch.num_rows();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bytes with `new` instead of the `nth` occurrence of `old`.
+    fn patched(mut bytes: Vec<u8>, old: &[u8], new: &[u8], nth: usize) -> Vec<u8> {
+        let mut places = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(old));
+        let at = places.nth(nth).unwrap();
+        bytes[at..at + new.len()].copy_from_slice(new);
+        bytes
+    }
+
+    #[test]
+    fn lengths_that_a_page_claims_without_having_them_are_refused() {
+        let column: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("abc")]));
+        for version in VERSIONS {
+            for (encoding, nth) in [(DELTAS[0], 0), (DELTAS[1], 0), (DELTAS[1], 1)] {
+                let bytes = written(Arc::clone(&column), delta(encoding, version));
+                // 128 values a block, 4 mini blocks, 2 values.
+                let head = [0x80, 1, 4, 2];
+                let bytes = patched(bytes, &head, &[0x80, 1, 4, 4], nth);
+                let error = read(bytes).unwrap_err();
+                assert!(
+                    error.contains("a page of 3 values claims 4 texts"),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_dictionary_that_claims_more_than_its_bytes_is_refused() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let bytes = written(column, WriterProperties::builder());
+        // Field 7, a struct: 3 values, PLAIN.
+        let bytes = patched(bytes, &[0x4c, 0x15, 6, 0x15], &[0x4c, 0x15, 0x7e, 0x15], 0);
+        let error = read(bytes).unwrap_err();
+        assert!(error.contains("claims 63 values in 24 bytes"), "{error}");
+    }
+}
