@@ -8,6 +8,8 @@ const MAX_ROW_GROUPS: usize = i16::MAX as usize;
 const MAX_SCHEMA_NODES: usize = 1_000_000;
 /// Levels of nesting in the schema.
 const MAX_SCHEMA_DEPTH: usize = 100;
+/// Bytes of a fixed-length value. A decoder makes room for a batch of them, also where all are NULL.
+const MAX_FIXED_BYTES: i64 = 1 << 16;
 /// Levels of nesting in the Thrift structures; Parquet's own need about twelve.
 const MAX_THRIFT_DEPTH: u8 = 32;
 
@@ -165,6 +167,12 @@ impl Walk<'_> {
             let (mut children, mut repetition) = (0_i64, None);
             self.fields(&mut |walk, id, kind| {
                 match (id, kind) {
+                    (2, I32) => {
+                        let bytes = walk.zigzag()?;
+                        if bytes > MAX_FIXED_BYTES {
+                            return Err(format!("a column has values of {bytes} bytes each"));
+                        }
+                    }
                     (3, I32) => repetition = Some(walk.zigzag()?),
                     (5, I32) => children = walk.zigzag()?,
                     _ => walk.value(kind, MAX_THRIFT_DEPTH)?,

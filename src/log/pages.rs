@@ -23,6 +23,10 @@ use arrow::datatypes::Fields;
 /// Writers start a page after some ten thousand values or a mebibyte.
 const MAX_LENGTHS: u64 = 1 << 26;
 
+/// List items for each byte of a page, at most. The levels of a page can repeat one item by the billion in a few bytes,
+/// and a row is always decoded as a whole; lists of some 400,000 equal items in every row come near.
+const MAX_ITEMS_PER_BYTE: u64 = 1 << 16;
+
 /// Reads the leaves of `mask`, with types by the Parquet schema, or by `types` where given. The footer is one that
 /// [`super::check_footer`] has let pass.
 ///
@@ -185,6 +189,12 @@ fn check(page: &Page, max_rep: i16, max_def: i16) -> std::result::Result<(), Str
             (data, encoding, num_values)
         }
     };
+    let bytes = page.buffer().len();
+    if max_rep > 0 && u64::from(*values) > (bytes as u64).saturating_mul(MAX_ITEMS_PER_BYTE) {
+        return Err(format!(
+            "a page claims {values} list items in {bytes} bytes"
+        ));
+    }
     let Some(data) = data else {
         return Ok(());
     };
@@ -385,6 +395,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_list_that_a_few_bytes_can_t_hold_is_refused() {
+        let page = |num_values| Page::DataPage {
+            buf: Bytes::from_static(&[0; 16]),
+            num_values,
+            encoding: Encoding::PLAIN,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        assert!(check(&page(16 << 16), 1, 3).is_ok());
+        assert!(check(&page((16 << 16) + 1), 1, 3).is_err());
+        assert!(check(&page(u32::MAX), 0, 1).is_ok());
     }
 
     #[test]
