@@ -7,9 +7,12 @@ use crate::log::{
     read_checkpoint, read_json_manifest, write_classic, write_commit,
 };
 
+/// A name for messages.
+const FILE: &str = "hostile";
+
 /// A commit: what we parse, we write so that it is parsed as the same.
 pub(super) fn commit_json(data: &[u8]) {
-    let actions = match parse_commit("f", data) {
+    let actions = match parse_commit(FILE, data) {
         Ok(actions) => actions,
         Err(error) => return explained(&error),
     };
@@ -17,7 +20,7 @@ pub(super) fn commit_json(data: &[u8]) {
     let lines = body.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(lines, actions.len(), "an action is a line");
     if !actions.is_empty() {
-        let again = parse_commit("f", &body).unwrap();
+        let again = parse_commit(FILE, &body).unwrap();
         assert_eq!(again, actions);
         assert_eq!(write_commit(&again), body);
     }
@@ -34,13 +37,13 @@ pub(super) fn commit_json(data: &[u8]) {
 /// A manifest in JSON: its actions are those that a commit with the same lines has.
 pub(super) fn json_manifest(data: &[u8]) {
     let mut actions = Vec::new();
-    let read = read_json_manifest("f", data, &mut |action| {
+    let read = read_json_manifest(FILE, data, &mut |action| {
         if let CheckpointAction::Action(action) = action {
             actions.push(action);
         }
         Ok(())
     });
-    match (read, parse_commit("f", data)) {
+    match (read, parse_commit(FILE, data)) {
         (Ok(()), Ok(parsed)) => assert_eq!(actions, parsed),
         (Ok(()), Err(error)) => assert!(matches!(error, LogError::Empty { .. }), "{error}"),
         (Err(error), _) => explained(&error),
@@ -72,7 +75,7 @@ const MANY_ACTIONS: usize = 500;
 
 fn actions_of(data: &[u8]) -> Option<Vec<Action>> {
     let mut actions = Vec::new();
-    let read = read_checkpoint("f", file_of(data), &mut |action| {
+    let read = read_checkpoint(FILE, file_of(data), &mut |action| {
         if let CheckpointAction::Action(action) = action
             && actions.len() < MANY_ACTIONS
         {
@@ -116,5 +119,5 @@ pub(super) fn last_checkpoint(data: &[u8]) {
 /// Bytes that are no log are damage, and the message names the file.
 fn explained(error: &LogError) {
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
-    assert!(error.to_string().starts_with('f'), "{error}");
+    assert!(error.to_string().contains(FILE), "{error}");
 }

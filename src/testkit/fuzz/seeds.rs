@@ -12,7 +12,6 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
-use serde_json::json;
 
 use super::vector::HEAD;
 use crate::deletion_vector::{RowSet, encode_rows, inline_vector, write_vectors};
@@ -272,16 +271,8 @@ fn private_names(levels: usize) -> String {
 fn hints(put: Put<'_>) {
     let private = format!(r#"{{"version":1,"tags":{{"a":{}}}}}"#, private_names(20));
     put("last_checkpoint", "private_names", private.into());
-    let full = LastCheckpoint {
-        version: 20,
-        size: Some(5),
-        parts: Some(2),
-        size_in_bytes: Some(27_370),
-        num_of_add_files: Some(1),
-        tags: json!({"a": "b", "c": [1, {"d": null}], "e~f": true})
-            .as_object()
-            .cloned(),
-    };
+    let full = r#"{"version":20,"size":5,"parts":2,"sizeInBytes":27370,"numOfAddFiles":1,"tags":{"a":"b","c":[1,{"d":null}],"e~f":true}}"#;
+    let full = LastCheckpoint::parse(full.as_bytes()).unwrap();
     put("last_checkpoint", "full", full.to_json().into());
     let bare = LastCheckpoint {
         version: 3,
