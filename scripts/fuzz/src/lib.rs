@@ -18,11 +18,12 @@ pub mod schema;
 #[path = "../../../src/store/mod.rs"]
 pub mod store;
 
+#[path = "../../../src/table/path.rs"]
+mod table_path;
+
 /// Of the tables, only the paths.
 pub mod table {
-    #[path = "../../../../src/table/path.rs"]
-    mod path;
-    pub use path::DataPath;
+    pub use crate::table_path::DataPath;
 }
 
 pub use libfuzzer_sys;
