@@ -48,7 +48,9 @@ pub fn init() {
 fn dump_overflows() {
     const BYTES: usize = 1 << 20;
     let stack = libc::stack_t {
-        ss_sp: Box::leak(vec![0_u8; BYTES].into_boxed_slice()).as_mut_ptr().cast(),
+        ss_sp: Box::leak(vec![0_u8; BYTES].into_boxed_slice())
+            .as_mut_ptr()
+            .cast(),
         ss_flags: 0,
         ss_size: BYTES,
     };
