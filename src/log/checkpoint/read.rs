@@ -8,7 +8,6 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, TimeUnit};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
@@ -23,11 +22,16 @@ use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::caught;
 use crate::log::commit::parse_line;
 use crate::log::{
-    Action, Add, DomainMetadata, Format, LogError, Metadata, Protocol, Remove, Txn, read_failure,
+    Action, Add, DomainMetadata, Format, LogError, Metadata, Protocol, Remove, Txn,
+    checked_batches, read_failure,
 };
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 4096;
+
+/// Every row is an action, and most have a path of their own. Rows of NULLs take next to nothing: without a limit, a
+/// file of some kilobytes would keep a reader busy for hours.
+const MAX_ROWS_PER_BYTE: u64 = 64;
 
 type Sink<'s> = &'s mut dyn FnMut(CheckpointAction) -> Result<(), LogError>;
 
@@ -127,6 +131,8 @@ fn read_roots(
     sink: Sink<'_>,
 ) -> Result<(), LogError> {
     footer::check(&file).map_err(|e| read_failure(name, &e))?;
+    let bytes = file.metadata().map_err(|e| read_failure(name, &e))?.len();
+    let mut left = bytes.saturating_mul(MAX_ROWS_PER_BYTE);
     let mut reader = guarded(name, || open(file, wanted))?;
     // Decoding takes as long as what is done with the actions: a thread each.
     std::thread::scope(|scope| {
@@ -142,6 +148,11 @@ fn read_roots(
         });
         // Only the end itself is the end: a decoder that is gone has not delivered everything.
         while let Some(batch) = batches.recv().unwrap_or_else(|_| Err(undecodable(name)))? {
+            let rows = batch.num_rows() as u64;
+            left = left.checked_sub(rows).ok_or_else(|| LogError::Checkpoint {
+                file: name.to_owned(),
+                reason: format!("{bytes} bytes can't hold as many actions as it has rows"),
+            })?;
             read_batch(name, &batch, sink)?;
         }
         Ok(())
@@ -167,18 +178,15 @@ fn open(file: File, wanted: fn(&str) -> bool) -> Result<ParquetRecordBatchReader
     // An embedded Arrow schema could ask for any type that the values can be cast to.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let loaded = ArrowReaderMetadata::load(&file, options.clone())?;
-    let metadata = Arc::clone(loaded.metadata());
-    let fields = instants_in_micros(loaded.schema().fields());
-    let options = options.with_schema(Arc::new(Schema::new(fields)));
-    let loaded = ArrowReaderMetadata::try_new(Arc::clone(&metadata), options)?;
+    let metadata = loaded.metadata();
+    let types = instants_in_micros(loaded.schema().fields());
+    let with_types = options.with_schema(Arc::new(Schema::new(types.clone())));
+    ArrowReaderMetadata::try_new(Arc::clone(metadata), with_types)?;
     let mask = ProjectionMask::leaves(
         metadata.file_metadata().schema_descr(),
-        leaves(&metadata, wanted),
+        leaves(metadata, wanted),
     );
-    ParquetRecordBatchReaderBuilder::new_with_metadata(file, loaded)
-        .with_batch_size(BATCH_ROWS)
-        .with_projection(mask)
-        .build()
+    checked_batches(file, metadata, mask, Some(&types), BATCH_ROWS, None)
 }
 
 /// Only INT96 comes as zoneless nanoseconds here, and nanoseconds overflow beyond the year 2262. Spark stores instants

@@ -3,7 +3,7 @@
 use super::file_of;
 use crate::error::{Failure as _, Kind};
 use crate::log::{
-    Action, CheckpointAction, CheckpointOptions, LastCheckpoint, LogError, parse_commit,
+    Action, CheckpointAction, CheckpointOptions, Crc, LastCheckpoint, LogError, parse_commit,
     read_checkpoint, read_json_manifest, write_classic, write_commit,
 };
 
@@ -114,6 +114,13 @@ pub(super) fn last_checkpoint(data: &[u8]) {
     let number = |hint: &LastCheckpoint| format!("{{\"version\":{},", hint.version);
     let lie = text.replacen(&number(&hint), &number(&other), 1);
     assert!(LastCheckpoint::parse(lie.as_bytes()).is_err(), "{lie}");
+}
+
+/// `V.crc`: what is parsed is written as the same.
+pub(super) fn crc(data: &[u8]) {
+    if let Ok(crc) = Crc::parse(data) {
+        assert_eq!(Crc::parse(crc.to_json().as_bytes()).as_ref(), Ok(&crc));
+    }
 }
 
 /// Bytes that are no log are damage, and the message names the file.

@@ -20,6 +20,7 @@ pub(crate) type Target = fn(&[u8]);
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("checkpoint", log::checkpoint),
     ("commit_json", log::commit_json),
+    ("crc", log::crc),
     ("data_file", file::data_file),
     ("json_manifest", log::json_manifest),
     ("last_checkpoint", log::last_checkpoint),

@@ -26,6 +26,7 @@ pub(super) fn all() -> Vec<Seed> {
     };
     commits(&mut put);
     checkpoints(&mut put);
+    checksums(&mut put);
     hints(&mut put);
     vectors(&mut put);
     texts(&mut put);
@@ -60,6 +61,25 @@ fn commits(put: Put<'_>) {
         "]".repeat(120)
     );
     put("commit_json", "deep", deep.into());
+    for levels in [3, 20] {
+        let private = private_names(levels);
+        let unknown = format!(
+            r#"{{"add":{{"path":"a","partitionValues":{{}},"size":1,"modificationTime":2,"dataChange":true,"x":{private}}}}}"#
+        );
+        let info = format!(r#"{{"commitInfo":{{"a":{private}}}}}"#);
+        let other = format!(r#"{{"zap":{private},"add":null}}"#);
+        let body = [unknown, info, other].join("\n");
+        put(
+            "commit_json",
+            &format!("private_names_{levels}"),
+            body.clone().into(),
+        );
+        put(
+            "json_manifest",
+            &format!("private_names_{levels}"),
+            body.into(),
+        );
+    }
     let twice = r#"{"txn":{"appId":"a","appId":"b","version":1}}"#;
     put("commit_json", "twice", twice.into());
     let pointer = r#"{"checkpointMetadata":{"version":5,"tags":{"a":"b"}}}
@@ -266,6 +286,45 @@ fn private_names(levels: usize) -> String {
         );
     }
     document
+}
+
+/// Of the actions above, as a checksum has them.
+fn checksums(put: Put<'_>) {
+    let member = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line.as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .to_string()
+    };
+    let lines: Vec<String> = CREATE.lines().map(member).collect();
+    let required = format!(
+        r#""tableSizeBytes":10,"numFiles":1,"numMetadata":1,"numProtocol":1,"metadata":{},"protocol":{}"#,
+        lines[2], lines[1]
+    );
+    put("crc", "required", format!("{{{required}}}").into());
+    let bins = r#""sortedBinBoundaries":[0,8192],"fileCounts":[1,0],"totalBytes":[10,0]"#;
+    let counts = r#""numDeletedRecordsOpt":2,"numDeletionVectorsOpt":1,"deletedRecordCountsHistogramOpt":{"deletedRecordCounts":[0,1,0,0,0,0,0,0,0,0]}"#;
+    put(
+        "crc",
+        "counts",
+        format!(r#"{{{required},"histogramOpt":{{{bins}}},{counts}}}"#).into(),
+    );
+    let all = format!(
+        r#""txnId":"t","inCommitTimestampOpt":5,"setTransactions":[{}],"domainMetadata":[{}],"fileSizeHistogram":{{{bins}}},"allFiles":[{}],"more":{{"x":[1]}}"#,
+        member(OTHERS.lines().next().unwrap()),
+        member(OTHERS.lines().nth(1).unwrap()),
+        member(FILES.lines().next().unwrap()),
+    );
+    put("crc", "all", format!("{{{required},{all}}}").into());
+    let private = private_names(20);
+    put(
+        "crc",
+        "private_names",
+        format!(r#"{{{required},"x":{private}}}"#).into(),
+    );
 }
 
 fn hints(put: Put<'_>) {

@@ -1,0 +1,2 @@
+#![no_main]
+deltafs_fuzz::target!("crc");
