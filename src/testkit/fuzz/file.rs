@@ -47,6 +47,8 @@ pub(super) fn data_file(data: &[u8]) {
             fixed: BTreeMap::new(),
             stats: StatsConfig::default(),
             mapping: MappingMode::None,
+            hidden: Vec::new(),
+            materialized: false,
         };
         let mut new_file = || Ok(file_of(&[]));
         match prepare(&file, &target, &mut new_file, None) {
