@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::deletion_vector::DeletionVectorDescriptor;
+use crate::schema::json;
 
 /// Partition values by physical column name; `None` is NULL.
 pub type PartitionValues = BTreeMap<String, Option<String>>;
@@ -52,7 +53,7 @@ pub struct Add {
     pub default_row_commit_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clustering_provider: Option<String>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "json::object")]
     pub unknown: Map<String, Value>,
 }
 
@@ -80,7 +81,7 @@ pub struct Remove {
     pub base_row_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_row_commit_version: Option<i64>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "json::object")]
     pub unknown: Map<String, Value>,
 }
 
@@ -103,7 +104,7 @@ pub struct Metadata {
     pub created_time: Option<i64>,
     #[serde(default)]
     pub configuration: BTreeMap<String, String>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "json::object")]
     pub unknown: Map<String, Value>,
 }
 
@@ -169,7 +170,7 @@ pub struct Cdc {
 /// Where a commit came from: free-form JSON, since writers put anything there.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CommitInfo(pub Map<String, Value>);
+pub struct CommitInfo(#[serde(deserialize_with = "json::object")] pub Map<String, Value>);
 
 impl CommitInfo {
     /// A field as text, if it is text.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Action, Add, LogError, PartitionValues, Remove, Tags};
 use crate::deletion_vector::DeletionVectorDescriptor;
+use crate::schema::json;
 
 /// Parses the body of `V.json`. Actions of unknown kinds are skipped; a line that is no JSON object is
 /// corruption.
@@ -143,9 +144,7 @@ pub(super) fn parse_line(file: &str, line: usize, text: &[u8]) -> Result<Option<
         line,
         reason,
     };
-    let Value::Object(mut object) =
-        serde_json::from_slice::<Value>(text).map_err(|e| bad(e.to_string()))?
-    else {
+    let Value::Object(mut object) = json::from_slice(text).map_err(|e| bad(e.to_string()))? else {
         return Err(bad("not a JSON object".to_owned()));
     };
     // Some writers list every kind, with null for all but one.

@@ -49,7 +49,7 @@ pub struct Crc {
     pub num_deletion_vectors_opt: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_record_counts_histogram_opt: Option<DeletedRecordCounts>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "crate::schema::json::object")]
     pub unknown: Map<String, Value>,
 }
 

@@ -471,7 +471,7 @@ fn contradiction(dir: &Dir, version: u64, found: &Found) -> Option<String> {
     let body = dir
         .read(&Path::new(LOG_DIR).join(LogName::crc(version)))
         .ok()?;
-    let value: serde_json::Value = serde_json::from_slice(&body).ok()?;
+    let value = crate::schema::json::from_slice(&body).ok()?;
     let files = value.get("numFiles")?.as_u64()?;
     let bytes = value.get("tableSizeBytes")?.as_i64()?;
     let same = files == found.adds && bytes == found.add_bytes;

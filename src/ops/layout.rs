@@ -61,7 +61,7 @@ pub(super) fn stats(base: &Snapshot) -> Result<StatsConfig, OpError> {
 
 /// Whether a clustering domain names no column, as it does after `CLUSTER BY NONE`.
 fn says_none(configuration: &str) -> bool {
-    let value = serde_json::from_str::<serde_json::Value>(configuration).unwrap_or_default();
+    let value = crate::schema::json::from_slice(configuration.as_bytes()).unwrap_or_default();
     value["clusteringColumns"]
         .as_array()
         .is_some_and(Vec::is_empty)

@@ -144,7 +144,7 @@ fn protocol_text(protocol: &Protocol) -> String {
 
 /// What matters of the metadata to a reader.
 fn metadata_text(metadata: &Metadata) -> String {
-    let schema = serde_json::from_str::<serde_json::Value>(&metadata.schema_string);
+    let schema = crate::schema::json::from_slice(metadata.schema_string.as_bytes());
     let schema = schema.map_or_else(|_| metadata.schema_string.clone(), |s| s.to_string());
     format!(
         "{} {:?} {:?} {schema}",

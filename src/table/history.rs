@@ -4,8 +4,6 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::segment::{self, Listing};
 use super::travel::{Kept, lock};
 use super::{Snapshot, Table, TableError, protocol};
@@ -246,7 +244,7 @@ impl Table {
         let read = BufReader::new(file.take(HEAD_BYTES)).read_until(b'\n', &mut line);
         let head = read
             .ok()
-            .and_then(|_| serde_json::from_slice::<Value>(&line).ok());
+            .and_then(|_| crate::schema::json::from_slice(&line).ok());
         let stamped = head.and_then(|v| v.pointer("/commitInfo/inCommitTimestamp")?.as_i64());
         if stamped.is_some() {
             return Ok(stamped);

@@ -237,7 +237,10 @@ fn put_json(out: &mut Vec<u8>, object: &Map<String, serde_json::Value>) {
 }
 
 fn json(bytes: &[u8]) -> Map<String, serde_json::Value> {
-    serde_json::from_slice(bytes).unwrap_or_default()
+    match crate::schema::json::from_slice(bytes) {
+        Ok(serde_json::Value::Object(object)) => object,
+        _ => Map::new(),
+    }
 }
 
 /// The record of a live file, seen without unpacking it.
