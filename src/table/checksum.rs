@@ -31,6 +31,17 @@ pub enum Mismatch {
     },
 }
 
+impl Mismatch {
+    /// Whether another way through the log could lead to another answer: not if it is no checksum or only times
+    /// differ.
+    pub fn is_of_state(&self) -> bool {
+        match self {
+            Mismatch::Malformed { .. } => false,
+            Mismatch::Differs { field, .. } => *field != "inCommitTimestampOpt",
+        }
+    }
+}
+
 /// Holds `snapshot` against the body of its version's `.crc`. Reads nothing.
 ///
 /// # Errors

@@ -12,8 +12,8 @@ use super::packed::{Dictionary, Packer};
 use super::replay::{Parsed, Replay};
 use super::segment::{Checkpoint, modified_ms};
 use crate::log::{
-    Action, CheckpointAction, LOG_DIR, LogError, LogName, each_action, read_checkpoint,
-    read_json_manifest,
+    Action, CheckpointAction, LOG_DIR, LogError, LogName, SIDECAR_DIR, each_action,
+    read_checkpoint, read_json_manifest,
 };
 use crate::store::{Dir, StoreError};
 
@@ -246,22 +246,23 @@ pub(super) fn checkpoint(
                 part.take(action);
                 Ok(())
             })?;
-            adds += part.adds;
-            sidecars.append(&mut part.sidecars);
-            replay.apply_checkpoint(part.parsed)?;
+            let handed = part.hand_on()?;
+            adds += handed.adds;
+            sidecars.extend(handed.sidecars);
+            replay.apply_checkpoint(handed.parsed)?;
             Vec::new()
         }
     };
     adds += read_files(dir, version, &files, &mut replay, &mut sidecars)?;
     let mut files = Vec::new();
     for sidecar in sidecars {
-        let path = sidecar_path(&sidecar).ok_or_else(|| TableError::Outside(sidecar.clone()))?;
-        files.push((sidecar, path));
+        let name = LogName::of_sidecar(&sidecar);
+        let name = name.ok_or_else(|| TableError::Outside(sidecar.clone()))?;
+        files.push((sidecar, log.join(SIDECAR_DIR).join(name)));
     }
     let mut none = Vec::new();
     adds += read_files(dir, version, &files, &mut replay, &mut none)?;
-    // A checkpoint without any action is still one.
-    replay.apply_checkpoint(Parsed::empty(version))?;
+    replay.check_complete(version)?;
     Ok((replay, adds))
 }
 
@@ -291,7 +292,7 @@ fn read_files(
                                 return Ok(());
                             }
                             // Nobody listens when another file has failed.
-                            sender.send(Ok(part.hand_on())).map_err(|_| LogError::Read {
+                            sender.send(part.hand_on()).map_err(|_| LogError::Read {
                                 file: name.clone(),
                                 reason: "the reading was given up".to_owned(),
                                 kind: crate::error::Kind::Unavailable,
@@ -300,7 +301,7 @@ fn read_files(
                         Ok(())
                     };
                     let done = read(&mut part);
-                    if sender.send(done.map(|()| part.hand_on())).is_err() {
+                    if sender.send(done.and_then(|()| part.hand_on())).is_err() {
                         return;
                     }
                 }
@@ -308,10 +309,10 @@ fn read_files(
         }
         drop(sender);
         for part in receiver {
-            let (parsed, count, mut more) = part?;
-            adds += count;
-            sidecars.append(&mut more);
-            replay.apply_checkpoint(parsed)?;
+            let handed = part?;
+            adds += handed.adds;
+            sidecars.extend(handed.sidecars);
+            replay.apply_checkpoint(handed.parsed)?;
         }
         Ok(adds)
     })
@@ -325,6 +326,16 @@ struct Part<'a> {
     parsed: Parsed,
     adds: u64,
     sidecars: Vec<String>,
+    /// The version that a V2 checkpoint says it is of, if it is another one.
+    stranger: Option<i64>,
+}
+
+/// What a part of a checkpoint held.
+struct Handed {
+    parsed: Parsed,
+    /// Live files.
+    adds: u64,
+    sidecars: Vec<String>,
 }
 
 impl<'a> Part<'a> {
@@ -336,6 +347,7 @@ impl<'a> Part<'a> {
             parsed: Parsed::empty(version),
             adds: 0,
             sidecars: Vec::new(),
+            stranger: None,
         }
     }
 
@@ -347,25 +359,27 @@ impl<'a> Part<'a> {
                     .checkpoint_action(&mut self.packer, self.table, action);
             }
             CheckpointAction::Sidecar(sidecar) => self.sidecars.push(sidecar.path),
-            CheckpointAction::CheckpointMetadata { .. } => {}
+            CheckpointAction::CheckpointMetadata { version } => {
+                if u64::try_from(version) != Ok(self.version) {
+                    self.stranger = Some(version);
+                }
+            }
         }
     }
 
-    /// What has come so far: actions, live files among them, sidecars.
-    fn hand_on(&mut self) -> (Parsed, u64, Vec<String>) {
-        (
-            std::mem::replace(&mut self.parsed, Parsed::empty(self.version)),
-            std::mem::take(&mut self.adds),
-            std::mem::take(&mut self.sidecars),
-        )
+    /// What has come so far.
+    fn hand_on(&mut self) -> Result<Handed, TableError> {
+        if let Some(other) = self.stranger {
+            return Err(TableError::Malformed {
+                version: self.version,
+                what: "checkpoint",
+                reason: format!("it says that it is of version {other}"),
+            });
+        }
+        Ok(Handed {
+            parsed: std::mem::replace(&mut self.parsed, Parsed::empty(self.version)),
+            adds: std::mem::take(&mut self.adds),
+            sidecars: std::mem::take(&mut self.sidecars),
+        })
     }
-}
-
-/// A sidecar is named by its file name or, by some writers, by its path; it always lies in `_sidecars`.
-fn sidecar_path(text: &str) -> Option<PathBuf> {
-    let name = text
-        .rsplit('/')
-        .next()
-        .filter(|n| !n.is_empty() && *n != "..")?;
-    Some(Path::new(LOG_DIR).join("_sidecars").join(name))
 }

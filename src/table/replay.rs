@@ -212,6 +212,21 @@ impl Replay {
         self.take(parsed)
     }
 
+    /// Whether the whole checkpoint of `version` was one: it has to tell protocol and metadata.
+    ///
+    /// # Errors
+    /// [`TableError::Incomplete`].
+    pub(super) fn check_complete(&mut self, version: u64) -> Result<(), TableError> {
+        self.version = version;
+        self.checkpoint = Some(version);
+        let incomplete = |action| Err(TableError::Incomplete { version, action });
+        match (&self.protocol, &self.metadata) {
+            (None, _) => incomplete("protocol"),
+            (_, None) => incomplete("metaData"),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
     /// The next commit, or the actions of several ones that reconcile to it.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::load::{self, Step};
-use super::{Snapshot, TableError, protocol};
-use crate::log::{Action, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogName, parse_commit};
+use super::{Snapshot, TableError, checksum, protocol};
+use crate::log::{Action, Crc, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogName, parse_commit};
 use crate::store::{Dir, EntryKind};
 
 /// What the folder of the log holds.
@@ -132,14 +132,30 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
     let starts = starts.flat_map(|(version, all)| all.iter().map(|c| Some((*version, c))));
     let from_the_first = listing.has_first().then_some(None);
     for start in starts.chain(from_the_first) {
+        let from = start.map(|(version, _)| version);
         // What contradicts a checksum once is read without short cuts.
-        let steps = listing.steps(start.map(|(version, _)| version), target, suspect.is_none());
-        match replay(dir, start, steps, target) {
+        let mut outcome = replay(
+            dir,
+            start,
+            listing.steps(from, target, suspect.is_none()),
+            target,
+        );
+        if let Err(Broken::Commits(e)) = &outcome
+            && suspect.is_none()
+            && listing.has_compaction(from, target)
+        {
+            tracing::warn!(
+                table = %dir.path().display(), version = target, error = %e,
+                "the log can't be replayed with its compactions; trying without"
+            );
+            outcome = replay(dir, start, listing.steps(from, target, false), target);
+        }
+        match outcome {
             Ok((snapshot, None)) => return Ok(snapshot),
             Ok((snapshot, Some(doubt))) => {
                 tracing::warn!(
                     table = %dir.path().display(), version = target,
-                    start = start.map(|(version, _)| version), %doubt,
+                    start = from, %doubt,
                     "a checkpoint or checksum of the log is wrong; trying without"
                 );
                 suspect.get_or_insert(snapshot);
@@ -148,7 +164,7 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
             Err(Broken::Commits(e)) => return suspect.map_or(Err(e), Ok),
             Err(Broken::Checkpoint(e)) => {
                 tracing::warn!(
-                    table = %dir.path().display(), version = start.map(|(version, _)| version), error = %e,
+                    table = %dir.path().display(), version = from, error = %e,
                     "a checkpoint can't be used; trying an older one"
                 );
                 first_error.get_or_insert(e);
@@ -181,13 +197,7 @@ fn replay(
         let (from, adds) =
             load::checkpoint(dir, version, checkpoint).map_err(Broken::Checkpoint)?;
         replay = from;
-        let hint = hint(dir).filter(|hint| hint.version == version);
-        let promised = hint.and_then(|hint| hint.num_of_add_files);
-        if let Some(promised) = promised.filter(|promised| *promised != adds) {
-            doubt = Some(format!(
-                "{LAST_CHECKPOINT} promises {promised} files in the checkpoint of version {version}, which has {adds}"
-            ));
-        }
+        doubt = doubt_of_checkpoint(dir, version, adds);
     }
     let steps = steps.map_err(Broken::Commits)?;
     load::commits(dir, &mut replay, &steps).map_err(Broken::Commits)?;
@@ -201,7 +211,42 @@ fn replay(
     } else {
         with_timestamps(dir, snapshot)
     };
+    let checksum =
+        checksum_of(dir, target).and_then(|body| checksum::check(&snapshot, &body).err());
+    match checksum {
+        // It is no checksum, or it says nothing about the files: nothing else has to be tried.
+        Some(mismatch) if !mismatch.is_of_state() => tracing::warn!(
+            table = %dir.path().display(), version = target, error = %mismatch,
+            "the checksum of a version is not used"
+        ),
+        Some(mismatch) => doubt = Some(mismatch.to_string()),
+        None => {}
+    }
     Ok((snapshot, doubt))
+}
+
+/// What speaks against a checkpoint that lists `adds` live files: the pointer to it, or its version's checksum.
+fn doubt_of_checkpoint(dir: &Dir, version: u64, adds: u64) -> Option<String> {
+    let hint = hint(dir).filter(|hint| hint.version == version);
+    let recorded = checksum_of(dir, version).and_then(|body| Crc::parse(&body).ok());
+    let promises = [
+        (LAST_CHECKPOINT, hint.and_then(|hint| hint.num_of_add_files)),
+        (
+            "its checksum",
+            recorded.and_then(|crc| u64::try_from(crc.num_files).ok()),
+        ),
+    ];
+    promises.into_iter().find_map(|(who, promised)| {
+        let promised = promised.filter(|promised| *promised != adds)?;
+        Some(format!(
+            "{who} promises {promised} files in the checkpoint of version {version}, which has {adds}"
+        ))
+    })
+}
+
+fn checksum_of(dir: &Dir, version: u64) -> Option<Vec<u8>> {
+    dir.read(&Path::new(LOG_DIR).join(LogName::crc(version)))
+        .ok()
 }
 
 /// What the pointer says, if it can be read.
@@ -214,6 +259,13 @@ impl Listing {
     /// Whether the log goes back to the first version.
     fn has_first(&self) -> bool {
         self.commits.contains(&0) || self.compactions.contains_key(&0)
+    }
+
+    /// Whether a compaction lies between `start` and `target`.
+    fn has_compaction(&self, start: Option<u64>, target: u64) -> bool {
+        let next = start.map_or(0, |v| v.saturating_add(1));
+        let mut between = self.compactions.range(next..=target);
+        between.any(|(_, ends)| ends.range(..=target).next().is_some())
     }
 
     /// What has to be read after the checkpoint `start` to come to `target`.
