@@ -15,9 +15,9 @@ pub use action::{
     Remove, Tags, Txn,
 };
 pub use checkpoint::{
-    CheckpointAction, CheckpointOptions, CheckpointSummary, Digest, ParsedColumns, Sidecar,
-    read_checkpoint, read_json_manifest, read_sidecar_references, write_classic, write_manifest,
-    write_sidecar,
+    CheckpointAction, CheckpointBatch, CheckpointBatches, CheckpointOptions, CheckpointSummary,
+    Digest, ParsedColumns, Sidecar, checkpoint_batches, read_checkpoint, read_json_manifest,
+    read_sidecar_references, write_classic, write_manifest, write_sidecar,
 };
 pub use commit::{each_action, parse_commit, write_commit};
 pub use crc::{Crc, DeletedRecordCounts, FileSizeHistogram};

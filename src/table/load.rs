@@ -1,19 +1,18 @@
 //! Files of the log to a state, on all cores: parsing and packing take the time, applying does not.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use super::TableError;
 use super::packed::{Dictionary, Packer};
 use super::replay::{Parsed, Replay};
 use super::segment::{Checkpoint, modified_ms};
 use crate::log::{
-    Action, CheckpointAction, LOG_DIR, LogError, LogName, SIDECAR_DIR, each_action,
-    read_checkpoint, read_json_manifest,
+    Action, CheckpointAction, CheckpointBatch, LOG_DIR, LogError, LogName, SIDECAR_DIR,
+    checkpoint_batches, each_action, read_json_manifest,
 };
 use crate::store::{Dir, StoreError};
 
@@ -31,8 +30,6 @@ pub(super) enum Step {
 
 /// Steps that one thread parses at a time.
 const BLOCK: usize = 32;
-/// Actions of a checkpoint that are handed on at a time.
-const PART: usize = 1 << 14;
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -266,7 +263,8 @@ pub(super) fn checkpoint(
     Ok((replay, adds))
 }
 
-/// Reads Parquet files of a checkpoint, each by a thread; gives the number of live files.
+/// Reads Parquet files of a checkpoint; gives the number of live files. Packing takes much longer than decoding, so
+/// all threads pack what some of them decode.
 fn read_files(
     dir: &Dir,
     version: u64,
@@ -276,46 +274,75 @@ fn read_files(
 ) -> Result<u64, TableError> {
     let mut adds = 0;
     let dictionary = replay.dictionary();
-    let next = AtomicUsize::new(0);
+    let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel(2 * threads());
+        let (decoded, batches) = mpsc::sync_channel::<CheckpointBatch>(2 * threads());
+        let (packed, parts) = mpsc::sync_channel::<Result<Handed, TableError>>(2 * threads());
+        let batches = Arc::new(Mutex::new(batches));
         for _ in 0..threads().min(files.len()) {
-            let (sender, next, dictionary) = (sender.clone(), &next, &dictionary);
+            let (decoded, packed) = (decoded.clone(), packed.clone());
+            let (next, read) = (&next, &read);
             scope.spawn(move || {
                 while let Some((name, path)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut part = Part::new(dir.path(), version, dictionary);
-                    let read = |part: &mut Part<'_>| -> Result<(), TableError> {
-                        let file: File = dir.open_file(path)?;
-                        read_checkpoint(name, file, &mut |action| {
-                            part.take(action);
-                            if part.parsed.len() < PART {
+                    let all = || -> Result<(), TableError> {
+                        for batch in checkpoint_batches(name, dir.open_file(path)?)? {
+                            // Nobody takes it when another file has failed.
+                            if decoded.send(batch?).is_err() {
                                 return Ok(());
                             }
-                            // Nobody listens when another file has failed.
-                            sender.send(part.hand_on()).map_err(|_| LogError::Read {
-                                file: name.clone(),
-                                reason: "the reading was given up".to_owned(),
-                                kind: crate::error::Kind::Unavailable,
-                            })
-                        })?;
+                        }
+                        read.fetch_add(1, Ordering::Relaxed);
                         Ok(())
                     };
-                    let done = read(&mut part);
-                    if sender.send(done.and_then(|()| part.hand_on())).is_err() {
+                    if let Err(error) = all() {
+                        let _ = packed.send(Err(error));
                         return;
                     }
                 }
             });
         }
-        drop(sender);
-        for part in receiver {
+        drop(decoded);
+        for _ in 0..threads() {
+            let (batches, packed, dictionary) = (Arc::clone(&batches), packed.clone(), &dictionary);
+            scope.spawn(move || {
+                let mut part = Part::new(dir.path(), version, dictionary);
+                let take = || {
+                    batches
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .recv()
+                };
+                while let Ok(batch) = take() {
+                    let taken = batch.actions(&mut |action| {
+                        part.take(action);
+                        Ok(())
+                    });
+                    let handed = taken
+                        .map_err(TableError::from)
+                        .and_then(|()| part.hand_on());
+                    if packed.send(handed).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop((batches, packed));
+        for part in parts {
             let handed = part?;
             adds += handed.adds;
             sidecars.extend(handed.sidecars);
             replay.apply_checkpoint(handed.parsed)?;
         }
-        Ok(adds)
-    })
+        Ok::<_, TableError>(())
+    })?;
+    // Only what was read to its end counts.
+    if read.into_inner() != files.len() {
+        return Err(TableError::from(LogError::Checkpoint {
+            file: version.to_string(),
+            reason: "it was not read to its end".to_owned(),
+        }));
+    }
+    Ok(adds)
 }
 
 /// A part of a checkpoint.

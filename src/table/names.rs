@@ -44,11 +44,12 @@ pub fn partition_dirs(schema: &StructType, columns: &[String], values: &Partitio
 /// Whether the name that a file of a table without partitions wants is its path as it is. Cheap, and never true
 /// wrongly.
 pub(super) fn is_plain(record: &Record<'_>) -> bool {
-    let key = record.key();
+    let key = record.key_bytes();
     !record.has_tags()
         && key.len() <= NAME_MAX
-        && !key.starts_with(['.', '_'])
-        && !key.contains(['/', '\0'])
+        && !matches!(key.first(), None | Some(b'.' | b'_'))
+        && !key.contains(&b'/')
+        && !key.contains(&0)
 }
 
 /// Gives names.
@@ -133,7 +134,12 @@ impl<'a> Namer<'a> {
             record: Record<'f>,
         }
         let mut wishes: Vec<Wish<'_>> = Vec::new();
+        let by_path = self.metadata.partition_columns.is_empty();
         for (key, record) in files.iter() {
+            // Whoever named it so, it wants no other name without partitions.
+            if by_path && record.first() == Some(&naming::IS_KEY) && !key.contains(&b'/') {
+                continue;
+            }
             let record = Record::read(key, record);
             let wanted = self.wanted(&record);
             if *wanted != *record.key() {

@@ -21,6 +21,9 @@ impl DataPath {
     }
 
     fn inside(text: &str, table: &Path) -> Option<String> {
+        if is_simple(text) {
+            return Some(text.to_owned());
+        }
         let relative = match absolute(text) {
             Some(path) => {
                 let path = decode_path(path)?;
@@ -49,6 +52,14 @@ impl DataPath {
             DataPath::Inside(path) | DataPath::Outside(path) => path,
         }
     }
+}
+
+/// Whether a text is the path that it stands for: most are.
+fn is_simple(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let special = bytes.contains(&b'%') || bytes.contains(&b':') || bytes.contains(&0);
+    let is_part = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
+    !special && bytes.split(|b| *b == b'/').all(is_part)
 }
 
 /// The path of an absolute URI or path; a foreign scheme gives a path that no table has.

@@ -146,11 +146,6 @@ impl Parsed {
             | Action::DomainMetadata(_)) => self.others.push(other),
         }
     }
-
-    /// File actions so far.
-    pub(super) fn len(&self) -> usize {
-        self.files.ops.len()
-    }
 }
 
 /// What is known so far, and what is still to be reconciled with it.

@@ -174,7 +174,8 @@ proptest! {
     #[test]
     fn growing_and_loading_come_to_the_same(
         commits in prop::collection::vec(prop::collection::vec(op(), 0..12), 1..14),
-        repartitioned in prop::option::weighted(0.3, 0usize..14),
+        repartitioned in prop::option::weighted(0.4, 0usize..14),
+        again in prop::option::weighted(0.4, 0usize..14),
     ) {
         let table = Path::new("/t");
         let mut model = Model::new();
@@ -185,6 +186,8 @@ proptest! {
             let mut lines = commit(&mut model, ops);
             if repartitioned == Some(index) {
                 lines.push(metadata(true));
+            } else if again == Some(index) {
+                lines.push(metadata(repartitioned.is_none()));
             }
             log.push(lines);
         }

@@ -148,7 +148,11 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
                 table = %dir.path().display(), version = target, error = %e,
                 "the log can't be replayed with its compactions; trying without"
             );
-            outcome = replay(dir, start, listing.steps(from, target, false), target);
+            let without = replay(dir, start, listing.steps(from, target, false), target);
+            // Else it is the compaction that has to be told of.
+            if without.is_ok() {
+                outcome = without;
+            }
         }
         match outcome {
             Ok((snapshot, None)) => return Ok(snapshot),

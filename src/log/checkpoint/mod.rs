@@ -16,7 +16,10 @@ mod write;
 
 pub use digest::Digest;
 pub use parsed::ParsedColumns;
-pub use read::{read_checkpoint, read_json_manifest, read_sidecar_references};
+pub use read::{
+    CheckpointBatch, CheckpointBatches, checkpoint_batches, read_checkpoint, read_json_manifest,
+    read_sidecar_references,
+};
 pub use write::{
     CheckpointOptions, CheckpointSummary, write_classic, write_manifest, write_sidecar,
 };

@@ -1,7 +1,7 @@
 //! Parquet and JSON files of a checkpoint to actions.
 
 use std::fs::File;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema, TimeUnit};
@@ -130,33 +130,90 @@ fn read_roots(
     wanted: fn(&str) -> bool,
     sink: Sink<'_>,
 ) -> Result<(), LogError> {
-    footer::check(&file).map_err(|e| read_failure(name, &e))?;
-    let bytes = file.metadata().map_err(|e| read_failure(name, &e))?.len();
-    let mut left = bytes.saturating_mul(MAX_ROWS_PER_BYTE);
-    let mut reader = guarded(name, || open(file, wanted))?;
-    // Decoding takes as long as what is done with the actions: a thread each.
-    std::thread::scope(|scope| {
-        let (sender, batches) = mpsc::sync_channel(2);
-        scope.spawn(move || {
-            loop {
-                let batch = guarded(name, || reader.next().transpose().map_err(Into::into));
-                let ends = !matches!(batch, Ok(Some(_)));
-                if sender.send(batch).is_err() || ends {
-                    return;
-                }
-            }
-        });
-        // Only the end itself is the end: a decoder that is gone has not delivered everything.
-        while let Some(batch) = batches.recv().unwrap_or_else(|_| Err(undecodable(name)))? {
-            let rows = batch.num_rows() as u64;
-            left = left.checked_sub(rows).ok_or_else(|| LogError::Checkpoint {
-                file: name.to_owned(),
-                reason: format!("{bytes} bytes can't hold as many actions as it has rows"),
+    for batch in CheckpointBatches::open(name, file, wanted)? {
+        batch?.actions(sink)?;
+    }
+    Ok(())
+}
+
+/// The decoded rows of a checkpoint file, for threads that turn them into actions.
+///
+/// # Errors
+/// As [`read_checkpoint`].
+pub fn checkpoint_batches(name: &str, file: File) -> Result<CheckpointBatches, LogError> {
+    CheckpointBatches::open(name, file, |_| true)
+}
+
+/// See [`checkpoint_batches`]. Ends after the first error.
+pub struct CheckpointBatches {
+    name: Arc<str>,
+    reader: Option<ParquetRecordBatchReader>,
+    bytes: u64,
+    /// Rows that may still come.
+    left: u64,
+}
+
+/// Some rows of a checkpoint.
+pub struct CheckpointBatch {
+    name: Arc<str>,
+    batch: RecordBatch,
+}
+
+impl CheckpointBatches {
+    fn open(name: &str, file: File, wanted: fn(&str) -> bool) -> Result<Self, LogError> {
+        footer::check(&file).map_err(|e| read_failure(name, &e))?;
+        let bytes = file.metadata().map_err(|e| read_failure(name, &e))?.len();
+        let reader = guarded(name, || open(file, wanted))?;
+        Ok(CheckpointBatches {
+            name: name.into(),
+            reader: Some(reader),
+            bytes,
+            left: bytes.saturating_mul(MAX_ROWS_PER_BYTE),
+        })
+    }
+
+    fn decode(&mut self) -> Result<Option<CheckpointBatch>, LogError> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(None);
+        };
+        let batch = guarded(&self.name, || reader.next().transpose().map_err(Into::into))?;
+        let Some(batch) = batch else {
+            return Ok(None);
+        };
+        let rows = batch.num_rows() as u64;
+        self.left = self
+            .left
+            .checked_sub(rows)
+            .ok_or_else(|| LogError::Checkpoint {
+                file: self.name.to_string(),
+                reason: format!(
+                    "{} bytes can't hold as many actions as it has rows",
+                    self.bytes
+                ),
             })?;
-            read_batch(name, &batch, sink)?;
+        let name = Arc::clone(&self.name);
+        Ok(Some(CheckpointBatch { name, batch }))
+    }
+}
+
+impl Iterator for CheckpointBatches {
+    type Item = Result<CheckpointBatch, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let decoded = self.decode().transpose();
+        if !matches!(decoded, Some(Ok(_))) {
+            self.reader = None;
         }
-        Ok(())
-    })
+        decoded
+    }
+}
+
+impl CheckpointBatch {
+    /// # Errors
+    /// As [`read_checkpoint`].
+    pub fn actions(&self, sink: Sink<'_>) -> Result<(), LogError> {
+        read_batch(&self.name, &self.batch, sink)
+    }
 }
 
 /// Some damage makes the Parquet decoder panic instead of failing. Its state is dropped then.

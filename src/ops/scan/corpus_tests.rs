@@ -87,14 +87,14 @@ const REFUSED: &[(&str, Kind, &str, &str)] = &[
     ),
     (
         "negative/data_err_logs/table_h",
-        Kind::Corrupt,
-        "version 14 is missing",
-        "the checkpoint of version 9999 lacks the lists of features, and without it there is a gap",
+        Kind::Unsupported,
+        "catalogOwned",
+        "managed by a catalog",
     ),
     (
         "negative/data_err_logs/table_i",
-        Kind::Corrupt,
-        "version 14 is missing",
+        Kind::Unsupported,
+        "catalogOwned",
         "as table_h",
     ),
     (

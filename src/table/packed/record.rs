@@ -78,7 +78,8 @@ impl<'d> Packer<'d> {
                     flags |= STATS_VALUES;
                     num_records = template.num_records_at().and_then(|at| {
                         let values = stats.get(values..).unwrap_or_default();
-                        TemplateValues { template, values }.count(at)
+                        let value = TemplateValues { template, values }.integer(at)?;
+                        u64::try_from(value).ok()
                     });
                 }
                 None => {
@@ -307,6 +308,10 @@ impl<'a> Record<'a> {
 
     pub(in crate::table) fn with_naming(self, naming: u8) -> Self {
         Record { naming, ..self }
+    }
+
+    pub(in crate::table) fn key_bytes(&self) -> &'a [u8] {
+        self.key
     }
 
     pub(in crate::table) fn key(&self) -> &'a str {

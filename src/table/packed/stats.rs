@@ -79,14 +79,14 @@ impl TemplateValues<'_> {
         out
     }
 
-    /// The value at a place as a count, if it is a plain one.
-    pub(super) fn count(&self, at: usize) -> Option<u64> {
+    /// The value at a place, if it is an integer that is written as one.
+    pub fn integer(&self, at: usize) -> Option<i64> {
         let mut input = Input(self.values);
         for _ in 0..at {
             skip_value(&mut input);
         }
         match Head::read(&mut input) {
-            Head::Integer(value) => u64::try_from(value).ok(),
+            Head::Integer(value) => Some(value),
             Head::Bare(_) | Head::Quoted(_) | Head::Instant(_) | Head::Ntz(_) | Head::Date(_) => {
                 None
             }
