@@ -18,8 +18,8 @@ use crate::schema::StructType;
 
 /// Pending file actions are reconciled when they are so many: a long history must not be held as a whole.
 const PENDING: usize = 1 << 19;
-/// Fewer entries are sorted by one thread.
-const SORT_ALONE: usize = 1 << 14;
+/// Fewer operations are one thread's work; tests want several threads for few.
+const SORT_ALONE: usize = if cfg!(test) { 8 } else { 1 << 14 };
 
 /// The file actions of one commit, or of a part of a checkpoint, packed.
 #[derive(Debug, Default)]
@@ -293,14 +293,79 @@ impl Replay {
         let pending = std::mem::take(&mut self.pending);
         self.pending_ops = 0;
         let order = in_order(&pending);
+        // When all is to be named anew, most names are those of the paths: then the records are right at once.
+        let guess = self.names.is_none()
+            && self
+                .metadata
+                .as_ref()
+                .is_some_and(|m| m.partition_columns.is_empty());
+        let mut tombs = BTreeMap::new();
+        let mut changes = Changes::default();
+        if self.files.is_empty() {
+            // Nothing to look up in: the threads share the keys.
+            let ranges = ranges(&pending, &order);
+            let swept: Result<Vec<(Swept<'_>, PackedMap)>, TableError> =
+                std::thread::scope(|scope| {
+                    let sweep = |range| {
+                        let swept = self.sweep(&pending, range)?;
+                        let files = self.files.edited(swept.edits(guess));
+                        Ok((swept, files))
+                    };
+                    let threads: Vec<_> = ranges
+                        .into_iter()
+                        .map(|range| scope.spawn(move || sweep(range)))
+                        .collect();
+                    threads
+                        .into_iter()
+                        .map(|thread| {
+                            let swept = thread.join();
+                            swept.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                        })
+                        .collect()
+                });
+            let mut parts = Vec::new();
+            for (mut swept, files) in swept? {
+                tombs.append(&mut swept.tombs);
+                self.totals.append(&swept.totals);
+                parts.push(files);
+            }
+            if self.names.is_some() {
+                let keys = parts.iter().flat_map(PackedMap::iter);
+                changes.came = keys.map(|(key, _)| key.to_vec()).collect();
+            }
+            self.files = PackedMap::concat(parts);
+        } else {
+            let mut swept = self.sweep(&pending, &order)?;
+            tombs.append(&mut swept.tombs);
+            if self.names.is_some() {
+                changes = Changes::of(&self.files, &swept.changed);
+            }
+            let files = self.files.edited(swept.edits(guess));
+            self.totals = swept.totals;
+            self.files = files;
+        }
+        self.tombstones = self.tombstones.edited(tombs.iter().map(|(key, tomb)| {
+            let edit: Edit<'_> = tomb.map(|tomb| [tomb, &[][..]]);
+            (key.as_slice(), edit)
+        }));
+        Ok(changes)
+    }
+
+    /// What operations on a range of keys, in order, come to.
+    fn sweep<'p>(
+        &self,
+        pending: &'p [(u64, FileOps)],
+        order: &[(u32, u32)],
+    ) -> Result<Swept<'p>, TableError> {
         let op = |at: &(u32, u32)| {
             let (version, ops) = pending.get(at.0 as usize)?;
             Some((*version, ops, *ops.ops.get(at.1 as usize)?))
         };
-        let key = |at: &(u32, u32)| op(at).map_or(&[][..], |(_, ops, op)| ops.key(op));
-        let mut tombs: BTreeMap<Vec<u8>, Option<&[u8]>> = BTreeMap::new();
-        let mut changed: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
-        let mut totals = self.totals;
+        let key = |at: &(u32, u32)| key_of(pending, at);
+        let mut swept = Swept {
+            totals: self.totals,
+            ..Swept::default()
+        };
         // Of one key, by deletion vector: what is buried, and what an add has brought back.
         let mut graves: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
         for group in order.chunk_by(|a, b| key(a) == key(b)) {
@@ -308,22 +373,22 @@ impl Replay {
                 continue;
             };
             let before = self.files.get(key);
-            let mut live: Option<&[u8]> = before;
+            let mut live = Live::Before(before);
             graves.clear();
             for (version, ops, op) in group.iter().filter_map(op) {
                 let (vector, record) = (ops.vector(op), ops.record(op));
-                let live_vector = live.map(|l| Record::read(key, l).vector_id());
+                let live_vector = live.record().map(|l| Record::read(key, l).vector_id());
                 let grave = match op.kind {
                     Kind::Add => {
                         if live_vector.is_some_and(|live| live != vector) {
-                            return Err(two_live(version, key, live, record));
+                            return Err(two_live(version, key, live.record(), record));
                         }
-                        live = Some(record);
+                        live = Live::Now(Some(record));
                         None
                     }
                     Kind::Remove => {
                         if live_vector == Some(vector) {
-                            live = None;
+                            live = Live::Now(None);
                         }
                         Some(record)
                     }
@@ -341,46 +406,23 @@ impl Replay {
                 }
                 let tomb = tombstone_key(key, vector);
                 if grave.is_some() || self.tombstones.get(&tomb).is_some() {
-                    tombs.insert(tomb, *grave);
+                    swept.tombs.insert(tomb, *grave);
                 }
             }
-            if live.map(<[u8]>::as_ptr) != before.map(<[u8]>::as_ptr) {
+            // Added and removed again is no change.
+            if let Live::Now(live) = live
+                && (live.is_some() || before.is_some())
+            {
                 if let Some(before) = before {
-                    totals.count(&Record::read(key, before), false);
+                    swept.totals.count(&Record::read(key, before), false);
                 }
                 if let Some(live) = live {
-                    totals.count(&Record::read(key, live), true);
+                    swept.totals.count(&Record::read(key, live), true);
                 }
-                changed.push((key, live));
+                swept.changed.push((key, live));
             }
         }
-        let tombstones = self.tombstones.edited(tombs.iter().map(|(key, tomb)| {
-            let edit: Edit<'_> = tomb.map(|tomb| [tomb, &[][..]]);
-            (key.as_slice(), edit)
-        }));
-        let changes = match &self.names {
-            Some(_) => Changes::of(&self.files, &changed),
-            None => Changes::default(),
-        };
-        // When all is to be named anew, most names are those of the paths: then the records are right at once.
-        let guess = self.names.is_none()
-            && self
-                .metadata
-                .as_ref()
-                .is_some_and(|m| m.partition_columns.is_empty());
-        self.files = self.files.edited(changed.iter().map(|(key, live)| {
-            let edit: Edit<'_> = live.map(|record| {
-                if guess && is_plain(&Record::read(key, record)) {
-                    [&[naming::IS_KEY][..], record.get(1..).unwrap_or_default()]
-                } else {
-                    [record, &[]]
-                }
-            });
-            (*key, edit)
-        }));
-        self.tombstones = tombstones;
-        self.totals = totals;
-        Ok(changes)
+        Ok(swept)
     }
 
     /// The snapshot after all that was applied.
@@ -426,6 +468,73 @@ impl Replay {
             checkpoint: self.checkpoint,
         }))
     }
+}
+
+/// The file of a key on its way through the operations on it.
+enum Live<'b, 'p> {
+    /// As it was before them.
+    Before(Option<&'b [u8]>),
+    Now(Option<&'p [u8]>),
+}
+
+impl Live<'_, '_> {
+    fn record(&self) -> Option<&[u8]> {
+        match self {
+            Live::Before(record) => *record,
+            Live::Now(record) => *record,
+        }
+    }
+}
+
+/// What the operations on a range of keys come to.
+#[derive(Default)]
+struct Swept<'p> {
+    /// Records by key, in order; `None` for a file that has gone.
+    changed: Vec<(&'p [u8], Option<&'p [u8]>)>,
+    tombs: BTreeMap<Vec<u8>, Option<&'p [u8]>>,
+    totals: Totals,
+}
+
+impl<'p> Swept<'p> {
+    /// The changes, with the names of those files whose path is what they want, if `guess` says so.
+    fn edits(&self, guess: bool) -> impl Iterator<Item = (&'p [u8], Edit<'p>)> {
+        self.changed.iter().map(move |(key, live)| {
+            let edit: Edit<'p> = live.map(|record| {
+                if guess && is_plain(&Record::read(key, record)) {
+                    [&[naming::IS_KEY][..], record.get(1..).unwrap_or_default()]
+                } else {
+                    [record, &[]]
+                }
+            });
+            (*key, edit)
+        })
+    }
+}
+
+/// A range of the operations for each thread; all operations on a key are in one of them.
+fn ranges<'o>(pending: &[(u64, FileOps)], order: &'o [(u32, u32)]) -> Vec<&'o [(u32, u32)]> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let size = (order.len() / threads + 1).max(SORT_ALONE);
+    let mut ranges = Vec::new();
+    let mut rest = order;
+    while rest.len() > size {
+        let mut end = size;
+        let key = |at: usize| rest.get(at).map(|at| key_of(pending, at));
+        while end < rest.len() && key(end) == key(end - 1) {
+            end += 1;
+        }
+        let (range, behind) = rest.split_at(end);
+        ranges.push(range);
+        rest = behind;
+    }
+    ranges.push(rest);
+    ranges
+}
+
+fn key_of<'p>(pending: &'p [(u64, FileOps)], at: &(u32, u32)) -> &'p [u8] {
+    let ops = pending.get(at.0 as usize).map(|(_, ops)| ops);
+    let op = ops.and_then(|ops| Some((ops, *ops.ops.get(at.1 as usize)?)));
+    op.map_or(&[], |(ops, op)| ops.key(op))
 }
 
 /// Files that differ from those before.

@@ -37,6 +37,16 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Adds the sums over other files.
+    pub(super) fn append(&mut self, other: &Totals) {
+        let sum = |total: &mut u64, by: u64| *total = total.saturating_add(by);
+        sum(&mut self.files, other.files);
+        sum(&mut self.bytes, other.bytes);
+        sum(&mut self.records, other.records);
+        sum(&mut self.deleted, other.deleted);
+        sum(&mut self.uncounted, other.uncounted);
+    }
+
     /// Takes a file in or out.
     pub(super) fn count(&mut self, file: &Record<'_>, up: bool) {
         let change = |total: &mut u64, by: u64| {

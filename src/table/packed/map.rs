@@ -75,6 +75,13 @@ impl PackedMap {
         builder.finish()
     }
 
+    /// One map of several, whose keys are in ascending order from the first to the last.
+    pub(in crate::table) fn concat(maps: Vec<PackedMap>) -> Self {
+        PackedMap {
+            chunks: maps.into_iter().flat_map(|map| map.chunks).collect(),
+        }
+    }
+
     pub(in crate::table) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
