@@ -31,11 +31,12 @@ pub(super) struct FilesArgs {
 }
 
 pub(super) fn run(args: &FilesArgs, env: &Env) -> Result<(), CliError> {
-    let table = Table::open(Dir::open(&args.table)?, env.clone())?;
-    let snapshot = match args.version {
-        Some(version) => table.at(version)?,
-        None => table.snapshot(),
+    let dir = Dir::open(&args.table)?;
+    let table = match args.version {
+        Some(version) => Table::open_at(dir, env.clone(), version)?,
+        None => Table::open(dir, env.clone())?,
     };
+    let snapshot = table.snapshot();
     snapshot.check_read()?;
     let files: Vec<Arc<LiveFile>> = match &args.predicate {
         None => snapshot.live_files().collect(),

@@ -87,6 +87,20 @@ fn options<'a>(
     }
 }
 
+/// A log that was rolled back or replaced meanwhile must not get the state of the old one.
+///
+/// # Errors
+/// [`TableError::NoSuchVersion`].
+fn check_current(table: &Table, snapshot: &Snapshot) -> Result<(), OpError> {
+    let newest = table.refresh()?;
+    let same = newest.metadata().id == snapshot.metadata().id;
+    if same && newest.version() >= snapshot.version() {
+        Ok(())
+    } else {
+        Err(TableError::NoSuchVersion(snapshot.version()).into())
+    }
+}
+
 /// The state without its files.
 pub(super) fn table_actions(snapshot: &Snapshot) -> impl Iterator<Item = Action> {
     let head = [
@@ -134,6 +148,7 @@ fn classic(
     })?;
     let back = read_back(table, &temporary, options.write_stats_json)?;
     back.expect(&temporary, &summary, None, &[])?;
+    check_current(table, snapshot)?;
     table
         .dir()
         .rename(&temporary, &log.join(LogName::classic(version)))?;
@@ -193,6 +208,7 @@ fn v2(
     })?;
     let back = read_back(table, &temporary, true)?;
     back.expect(&temporary, &summary, Some(signed), &sidecars)?;
+    check_current(table, snapshot)?;
     let manifest = log.join(&name);
     // The name may be there in spite of an error.
     scratch.paths.push(manifest.clone());

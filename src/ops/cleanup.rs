@@ -418,6 +418,10 @@ fn read_whole(dir: &Dir, version: u64, form: &Form<'_>) -> Result<LastCheckpoint
         size: Some(found.size),
         size_in_bytes: Some(bytes),
         num_of_add_files: Some(found.adds),
+        parts: match form {
+            Form::Parquet(files) if files.len() > 1 => u32::try_from(files.len()).ok(),
+            Form::Parquet(_) | Form::Json(_) => None,
+        },
         ..LastCheckpoint::default()
     })
 }

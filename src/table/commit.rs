@@ -192,6 +192,14 @@ fn complete(
     txn_id: &str,
 ) -> Result<Vec<Action>, TableError> {
     let version = base.map_or(0, |b| b.version().saturating_add(1));
+    // Nobody reads a file name with a higher one.
+    if i64::try_from(version).is_err() {
+        return Err(TableError::Malformed {
+            version,
+            what: "version",
+            reason: "the log has no higher number".to_owned(),
+        });
+    }
     let mut actions = staged.actions.clone();
     let protocol = staged.actions.iter().find_map(|a| match a {
         Action::Protocol(p) => Some(p),

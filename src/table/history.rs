@@ -45,7 +45,7 @@ struct Stamps {
 impl Stamps {
     fn of(snapshot: &Snapshot) -> Result<Self, TableError> {
         let metadata = snapshot.metadata();
-        if !protocol::flag(metadata, "delta.enableInCommitTimestamps") {
+        if !protocol::in_commit_timestamps(snapshot.protocol(), metadata) {
             return Ok(Stamps {
                 first: u64::MAX,
                 since: Millis::MAX,
@@ -217,7 +217,9 @@ impl Table {
                 Err(e) if e.is_absent() => continue,
                 Err(e) => return Err(e.into()),
             };
-            let after = times.last().map(|(_, t): &(u64, Millis)| t + 1);
+            let after = times
+                .last()
+                .map(|(_, t): &(u64, Millis)| t.saturating_add(1));
             times.push((version, after.map_or(modified, |after| modified.max(after))));
         }
         cache.times = Arc::new(times);

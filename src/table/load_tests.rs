@@ -76,7 +76,7 @@ fn lines(version: u64) -> Vec<Value> {
         json!({"add": {"path": format!("f{version:04}"), "partitionValues": {}, "size": 1, "modificationTime": 1,
             "dataChange": true, "stats": "{\"numRecords\":1}"}}),
     ];
-    if version % 3 == 0 {
+    if version.is_multiple_of(3) {
         lines.push(
             json!({"remove": {"path": format!("f{:04}", version - 1), "dataChange": true,
             "deletionTimestamp": 999_999}}),

@@ -139,6 +139,10 @@ impl Table {
         while let Some(commit) =
             segment::read_commit(&self.dir, known.snapshot.version().saturating_add(1))?
         {
+            // What follows is another log's when the known version is.
+            if !moved && !self.is_same_log(&known) {
+                break;
+            }
             let version = known.snapshot.version().saturating_add(1);
             let next =
                 known

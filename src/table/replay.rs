@@ -324,9 +324,10 @@ impl Replay {
                         .collect()
                 });
             let mut parts = Vec::new();
+            let mut totals = Totals::default();
             for (mut swept, files) in swept? {
                 tombs.append(&mut swept.tombs);
-                self.totals.append(&swept.totals);
+                totals.append(&swept.totals);
                 parts.push(files);
             }
             if self.names.is_some() {
@@ -334,6 +335,7 @@ impl Replay {
                 changes.came = keys.map(|(key, _)| key.to_vec()).collect();
             }
             self.files = PackedMap::concat(parts);
+            self.totals = totals;
         } else {
             let mut swept = self.sweep(&pending, &order)?;
             tombs.append(&mut swept.tombs);
@@ -362,10 +364,10 @@ impl Replay {
             Some((*version, ops, *ops.ops.get(at.1 as usize)?))
         };
         let key = |at: &(u32, u32)| key_of(pending, at);
-        let mut swept = Swept {
-            totals: self.totals,
-            ..Swept::default()
-        };
+        let mut swept = Swept::default();
+        if !self.files.is_empty() {
+            swept.totals = self.totals;
+        }
         // Of one key, by deletion vector: what is buried, and what an add has brought back.
         let mut graves: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
         for group in order.chunk_by(|a, b| key(a) == key(b)) {

@@ -165,7 +165,7 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
                 suspect.get_or_insert(snapshot);
             }
             // What follows a checkpoint is the same for an older one: no fall-back helps.
-            Err(Broken::Commits(e)) => return suspect.map_or(Err(e), Ok),
+            Err(Broken::Commits(e)) => return suspect.ok_or(e),
             Err(Broken::Checkpoint(e)) => {
                 tracing::warn!(
                     table = %dir.path().display(), version = from, error = %e,
@@ -176,7 +176,8 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
         }
     }
     match suspect {
-        // Every way leads to a state that the checksum contradicts: then it is the checksum that is wrong.
+        // No way leads to a state that nothing contradicts. There is nothing better than the newest start, and the
+        // log has been told.
         Some(snapshot) => Ok(snapshot),
         None => Err(first_error.unwrap_or(TableError::NoStart(0))),
     }
@@ -203,9 +204,14 @@ fn replay(
         replay = from;
         doubt = doubt_of_checkpoint(dir, version, adds);
     }
+    // A stale or double entry of a checkpoint shows only when what follows is held against it.
+    let broken = |e: TableError| match e {
+        TableError::TwoLive { .. } if start.is_some() => Broken::Checkpoint(e),
+        e => Broken::Commits(e),
+    };
     let steps = steps.map_err(Broken::Commits)?;
-    load::commits(dir, &mut replay, &steps).map_err(Broken::Commits)?;
-    let snapshot = replay.finish().map_err(Broken::Commits)?;
+    load::commits(dir, &mut replay, &steps).map_err(broken)?;
+    let snapshot = replay.finish().map_err(broken)?;
     if snapshot.version() != target {
         return Err(Broken::Commits(TableError::NoSuchVersion(target)));
     }
@@ -325,7 +331,8 @@ fn with_timestamps(dir: &Dir, snapshot: Snapshot) -> Snapshot {
         }
     };
     let stamped = commit.as_ref().and_then(Commit::in_commit_timestamp);
-    if stamped.is_none() && protocol::flag(snapshot.metadata(), "delta.enableInCommitTimestamps") {
+    if stamped.is_none() && protocol::in_commit_timestamps(snapshot.protocol(), snapshot.metadata())
+    {
         tracing::warn!(
             table = %dir.path().display(), version = snapshot.version(),
             "the in-commit timestamp of this version is gone with its commit file"

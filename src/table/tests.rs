@@ -299,3 +299,49 @@ fn only_old_temporary_files_of_ours_are_swept() {
     assert!(left(".deltafs-new.tmp") && left("_commit_1.json.tmp"));
     assert!(left(&LogName::commit(0)));
 }
+
+#[test]
+fn a_log_that_was_replaced_by_a_longer_one_is_not_mixed_with_the_old_one() {
+    let made = Made::new();
+    made.commit(1, &[add("old", None)]);
+    let table = made.open().unwrap();
+    // Written anew beside the old ones: other files under the same names.
+    let log = made.guard.path().join(LOG_DIR);
+    std::fs::rename(&log, made.guard.path().join("old")).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    std::fs::copy(
+        made.guard.path().join("old").join(LogName::commit(0)),
+        log.join(LogName::commit(0)),
+    )
+    .unwrap();
+    made.commit(1, &[add("new1", None)]);
+    made.commit(2, &[add("new2", None)]);
+    let paths = |s: &Snapshot| {
+        s.live_files()
+            .map(|f| f.add.path.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&table.refresh().unwrap()), ["new1", "new2"]);
+}
+
+#[test]
+fn a_checkpoint_that_names_a_file_twice_gives_way_to_the_commits() {
+    let made = Made::new();
+    made.commit(1, &[add("a", None)]);
+    let checkpoint = made
+        .guard
+        .path()
+        .join(LOG_DIR)
+        .join("00000000000000000001.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json");
+    let first = std::fs::read_to_string(made.guard.path().join(LOG_DIR).join(LogName::commit(0)));
+    let dv = "ab^-aqEH.-t@S}K{vb[*k^";
+    let lines = [
+        json!({"checkpointMetadata": {"version": 1}}).to_string(),
+        first.unwrap(),
+        add("a", None).to_string(),
+        add("a", Some(dv)).to_string(),
+    ];
+    std::fs::write(checkpoint, lines.join("\n")).unwrap();
+    let snapshot = made.open().unwrap().snapshot();
+    assert_eq!((snapshot.totals().files, snapshot.checkpoint()), (1, None));
+}

@@ -12,7 +12,9 @@ const REMEMBERED: usize = 1 << 16;
 
 /// By the path of a file: the schema for which it was looked at, and what was seen. A path is never written twice.
 #[derive(Debug, Default)]
-pub(super) struct Views(Mutex<HashMap<Box<str>, (Arc<StructType>, RawView)>>);
+pub(super) struct Views(Mutex<HashMap<Box<str>, Seen>>);
+
+type Seen = (Arc<StructType>, RawView);
 
 impl Table {
     /// Whether the stored bytes of `file` are what `snapshot` means, looking with `look` if nobody has.

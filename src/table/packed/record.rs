@@ -548,6 +548,10 @@ pub(in crate::table) fn to_remove(key: &[u8], record: &[u8], words: &Words) -> R
         deletion_vector,
         base_row_id,
         default_row_commit_version,
-        unknown: on(UNKNOWN).then(|| json(input.bytes())).unwrap_or_default(),
+        unknown: if on(UNKNOWN) {
+            json(input.bytes())
+        } else {
+            Map::new()
+        },
     }
 }
