@@ -21,7 +21,8 @@ Formats:
          timestamp_ntz. Binary is hexadecimal. A struct is an object, an array an array, a map an array of
          {\"key\":…,\"value\":…}, a variant an object of its two binaries.
   csv    RFC 4180 with a header, lines end with \\n. NULL is an empty field, the empty string is \"\". Values as above
-         without their quotes; structs, arrays and maps as JSON text.
+         without their quotes; structs, arrays and maps as JSON text. In a table of one column a NULL is an empty
+         line, which many readers pass over.
   arrow  An Arrow IPC stream in the table's types.
 
 Rows come file by file in the order of the files' paths; the order means nothing. If a data file is missing or

@@ -19,7 +19,43 @@ cases!("cat":
     tables_of_a_mount,
     a_table_that_needs_more_is_refused,
     memory_does_not_grow_with_the_table,
+    files_that_a_predicate_keeps,
 );
+
+fn files_that_a_predicate_keeps(cx: &Cx) {
+    let _m = cx.mount();
+    cx.sh("mkdir mnt/t").ok();
+    for (name, from) in [("low", 0), ("high", 100)] {
+        let rows = columns(vec![("id", longs(from..from + 10))]);
+        cx.input(&format!("{name}.parquet"), &rows);
+        cx.sh(&format!("cp in/{name}.parquet mnt/t/")).ok();
+    }
+    let all = cx.sh("deltafs files wh/t").ok();
+    assert_eq!(all.lines().count(), 2, "{all}");
+    for path in all.lines() {
+        assert!(cx.path("wh/t").join(path).is_file(), "{path}");
+    }
+    let kept = cx.sh("deltafs files wh/t --where 'id >= 105'").ok();
+    assert_eq!(kept.lines().count(), 1, "{kept}");
+    let long = cx.sh("deltafs files wh/t -l --where 'id >= 105'").ok();
+    let words: Vec<&str> = long.split_whitespace().collect();
+    let size = cx.path("wh/t").join(kept.trim()).metadata().unwrap().len();
+    assert_eq!(words, [&size.to_string(), "10", kept.trim()], "{long}");
+    assert_eq!(cx.sh("deltafs files wh/t --where 'id = 50'").ok(), "");
+    assert_eq!(
+        cx.sh("deltafs files wh/t --version 0 | wc -l").ok().trim(),
+        "1"
+    );
+    assert_eq!(
+        cx.sh("deltafs files wh/t -0 | tr -d '\\n' | tr '\\0' '\\n' | wc -l")
+            .ok()
+            .trim(),
+        "2"
+    );
+    cx.sh("deltafs files wh/t --where 'nope = 1'").fails("nope");
+    cx.sh("deltafs files wh/t --version 9").fails("9");
+    cx.sh("deltafs files wh/none").fails("none");
+}
 
 fn rows_in_every_format(cx: &Cx) {
     let rows = columns(vec![
