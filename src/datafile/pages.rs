@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use parquet::column::page::PageReader as _;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::error::DataFileError;
 use super::source::Positioned;
 use crate::error::caught;
+use crate::log::CheckedPages;
 
 /// Fails unless every column chunk is a row of pages with as many values as the footer counts.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn check_pages(file: &File, metadata: &ParquetMetaData) -> Result<(),
                 reason,
             };
             let walk = || -> parquet::errors::Result<i64> {
-                let mut pages = SerializedPageReader::new(Arc::clone(&input), chunk, rows, None)?;
+                let mut pages = CheckedPages::new(Arc::clone(&input), chunk, rows, rows)?;
                 let mut values = 0_i64;
                 while let Some(page) = pages.peek_next_page()? {
                     let found = page.num_levels.or(page.num_rows).unwrap_or(0);

@@ -28,6 +28,9 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// Bytes that a decoded batch should not exceed by much.
 const BATCH_BYTES: u64 = 32 << 20;
 
+/// Bytes of a decoded list item and its levels.
+const ITEM_BYTES: i64 = 8;
+
 /// A file read by position: parquet's own reader of `File` seeks, and a seek moves every clone's offset.
 #[derive(Debug, Clone)]
 pub(crate) struct Positioned {
@@ -137,7 +140,13 @@ impl Source {
             let chunk_bytes = |chunk: &ColumnChunkMetaData| {
                 // A dictionary keeps a value once that comes in many rows.
                 let values = chunk.unencoded_byte_array_data_bytes().unwrap_or(0);
-                u64::try_from(chunk.uncompressed_size().max(values)).unwrap_or(0)
+                // Equal items of lists hardly take a byte in the file.
+                let items = match chunk.column_descr().max_rep_level() {
+                    0 => 0,
+                    _ => chunk.num_values().saturating_mul(ITEM_BYTES),
+                };
+                let bytes = chunk.uncompressed_size().max(values).max(items);
+                u64::try_from(bytes).unwrap_or(0)
             };
             let bytes: u64 = group.columns().iter().map(chunk_bytes).sum();
             bytes / u64::try_from(group.num_rows()).unwrap_or(0).max(1)

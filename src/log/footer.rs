@@ -2,6 +2,9 @@
 //! by the counts that a footer claims and recurses as deep as its schema nests, and neither a failed allocation nor a
 //! full stack can be caught: what it can't survive is refused here.
 
+use super::thrift::{Fields, Shape, Step, Walk};
+use Shape::{Bool, Byte, Bytes, Double, Int, List, Struct};
+
 /// Row groups that parquet-rs can number.
 const MAX_ROW_GROUPS: usize = i16::MAX as usize;
 /// Schema nodes: more than any real table has, and still a small allocation.
@@ -9,15 +12,111 @@ const MAX_SCHEMA_NODES: usize = 1_000_000;
 /// Levels of nesting in the schema.
 const MAX_SCHEMA_DEPTH: usize = 100;
 /// Bytes of a fixed-length value. A decoder makes room for a batch of them, also where all are NULL.
-const MAX_FIXED_BYTES: i64 = 1 << 16;
-/// Levels of nesting in the Thrift structures; Parquet's own need about twelve.
-const MAX_THRIFT_DEPTH: u8 = 32;
+const MAX_FIXED_BYTES: i32 = 1 << 16;
 
-const BOOL_TRUE: u8 = 1;
-const BOOL_FALSE: u8 = 2;
-const I32: u8 = 5;
-const LIST: u8 = 9;
-const STRUCT: u8 = 12;
+const FILE: &Fields = &[
+    (1, Int),
+    (3, Int),
+    (5, List(&Struct(KEY_VALUE))),
+    (6, Bytes),
+    (7, List(&Struct(COLUMN_ORDER))),
+];
+const KEY_VALUE: &Fields = &[(1, Bytes), (2, Bytes)];
+const COLUMN_ORDER: &Fields = &[(1, EMPTY)];
+const ROW_GROUP: &Fields = &[
+    (1, List(&Struct(COLUMN_CHUNK))),
+    (2, Int),
+    (3, Int),
+    (4, List(&Struct(SORTING_COLUMN))),
+    (5, Int),
+    (6, Int),
+    (7, Int),
+];
+const SORTING_COLUMN: &Fields = &[(1, Int), (2, Bool), (3, Bool)];
+const COLUMN_CHUNK: &Fields = &[
+    (1, Bytes),
+    (2, Int),
+    (3, Struct(COLUMN)),
+    (4, Int),
+    (5, Int),
+    (6, Int),
+    (7, Int),
+];
+const COLUMN: &Fields = &[
+    (1, Int),
+    (2, List(&Int)),
+    (3, List(&Bytes)),
+    (4, Int),
+    (5, Int),
+    (6, Int),
+    (7, Int),
+    (8, List(&Struct(KEY_VALUE))),
+    (9, Int),
+    (10, Int),
+    (11, Int),
+    (12, Struct(STATISTICS)),
+    (13, List(&Struct(&[(1, Int), (2, Int), (3, Int)]))),
+    (14, Int),
+    (15, Int),
+    (16, Struct(&[(1, Int), (2, List(&Int)), (3, List(&Int))])),
+    (17, Struct(&[(1, Struct(BOUNDING_BOX)), (2, List(&Int))])),
+];
+pub(super) const STATISTICS: &Fields = &[
+    (1, Bytes),
+    (2, Bytes),
+    (3, Int),
+    (4, Int),
+    (5, Bytes),
+    (6, Bytes),
+    (7, Bool),
+    (8, Bool),
+];
+const BOUNDING_BOX: &Fields = &[
+    (1, Double),
+    (2, Double),
+    (3, Double),
+    (4, Double),
+    (5, Double),
+    (6, Double),
+    (7, Double),
+    (8, Double),
+];
+const SCHEMA_ELEMENT: &Fields = &[
+    (1, Int),
+    (2, Int),
+    (3, Int),
+    (4, Bytes),
+    (5, Int),
+    (6, Int),
+    (7, Int),
+    (8, Int),
+    (9, Int),
+    (10, Struct(LOGICAL_TYPE)),
+];
+const LOGICAL_TYPE: &Fields = &[
+    (1, EMPTY),
+    (2, EMPTY),
+    (3, EMPTY),
+    (4, EMPTY),
+    (5, Struct(&[(1, Int), (2, Int)])),
+    (6, EMPTY),
+    (7, Struct(TIME)),
+    (8, Struct(TIME)),
+    (10, Struct(&[(1, Byte), (2, Bool)])),
+    (11, EMPTY),
+    (12, EMPTY),
+    (13, EMPTY),
+    (14, EMPTY),
+    (15, EMPTY),
+    (16, Struct(&[(1, Byte)])),
+    (17, Struct(&[(1, Bytes)])),
+    (18, Struct(&[(1, Bytes), (2, Int)])),
+];
+const TIME: &Fields = &[
+    (1, Bool),
+    (2, Struct(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)])),
+];
+const EMPTY: Shape = Struct(&[]);
 
 /// Walks the Thrift bytes of a `FileMetaData`.
 ///
@@ -25,183 +124,112 @@ const STRUCT: u8 = 12;
 /// Says what is wrong, in words for the user.
 pub(crate) fn check_footer(bytes: &[u8]) -> Result<(), String> {
     let mut walk = Walk { bytes };
-    walk.fields(&mut |walk, id, kind| match (id, kind) {
-        (2, LIST) => walk.schema(),
-        (4, LIST) => {
-            let (count, element) = walk.list_header()?;
-            if count > MAX_ROW_GROUPS {
-                return Err(format!("{count} row groups"));
-            }
-            (0..count).try_for_each(|_| walk.element(element, MAX_THRIFT_DEPTH))
-        }
-        _ => walk.value(kind, MAX_THRIFT_DEPTH),
+    walk.fields(&mut |walk, id, kind| match id {
+        2 => schema(walk, kind),
+        4 => walk.structs(kind, MAX_ROW_GROUPS, &mut |walk, _| walk.known(ROW_GROUP)),
+        _ => walk.field(FILE, id, kind),
     })
 }
 
-struct Walk<'a> {
-    bytes: &'a [u8],
+fn schema(walk: &mut Walk<'_>, kind: u8) -> Step {
+    // Children still to come at each open level.
+    let mut open: Vec<usize> = Vec::new();
+    walk.structs(kind, MAX_SCHEMA_NODES, &mut |walk, count| {
+        let (children, repetition) = element(walk)?;
+        let children = usize::try_from(children)
+            .ok()
+            .filter(|n| *n < count)
+            .ok_or_else(|| format!("a column claims {children} children"))?;
+        let is_root = open.is_empty();
+        if !is_root {
+            if !matches!(repetition, Some(0..=2)) {
+                return Err("a column is neither required, optional nor repeated".to_owned());
+            }
+            while open.len() > 1 && open.last() == Some(&0) {
+                open.pop();
+            }
+            match open.last_mut() {
+                Some(left) if *left > 0 => *left -= 1,
+                _ => return Err("the schema has more than one root".to_owned()),
+            }
+        }
+        if children > 0 || is_root {
+            open.push(children);
+            if open.len() > MAX_SCHEMA_DEPTH {
+                return Err(format!("the schema nests deeper than {MAX_SCHEMA_DEPTH}"));
+            }
+        }
+        Ok(())
+    })
 }
 
-type Step = Result<(), String>;
-
-impl Walk<'_> {
-    fn byte(&mut self) -> Result<u8, String> {
-        let (first, rest) = self
-            .bytes
-            .split_first()
-            .ok_or_else(|| "it ends too early".to_owned())?;
-        self.bytes = rest;
-        Ok(*first)
-    }
-
-    fn varint(&mut self) -> Result<u64, String> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err("a number is too long".to_owned())
-    }
-
-    fn zigzag(&mut self) -> Result<i64, String> {
-        let raw = self.varint()?;
-        let half = i64::try_from(raw >> 1).unwrap_or(i64::MAX);
-        Ok(if raw & 1 == 0 { half } else { -half - 1 })
-    }
-
-    fn skip(&mut self, count: u64) -> Step {
-        let rest = usize::try_from(count)
-            .ok()
-            .and_then(|n| self.bytes.get(n..))
-            .ok_or_else(|| "it ends too early".to_owned())?;
-        self.bytes = rest;
-        Ok(())
-    }
-
-    fn list_header(&mut self) -> Result<(usize, u8), String> {
-        let head = self.byte()?;
-        let count = match head >> 4 {
-            15 => self.varint()?,
-            short => u64::from(short),
-        };
-        let count = usize::try_from(count)
-            .ok()
-            .filter(|n| *n <= self.bytes.len())
-            .ok_or_else(|| "a list is longer than the footer".to_owned())?;
-        Ok((count, head & 0x0f))
-    }
-
-    fn fields(&mut self, visit: &mut dyn FnMut(&mut Self, i64, u8) -> Step) -> Step {
-        let mut id = 0_i64;
-        loop {
-            let head = self.byte()?;
-            if head == 0 {
-                return Ok(());
-            }
-            id = match head >> 4 {
-                0 => self.zigzag()?,
-                delta => id.saturating_add(i64::from(delta)),
-            };
-            visit(self, id, head & 0x0f)?;
-        }
-    }
-
-    /// A field's value; booleans live in the field's head.
-    fn value(&mut self, kind: u8, depth: u8) -> Step {
-        match kind {
-            BOOL_TRUE | BOOL_FALSE => Ok(()),
-            _ => self.element(kind, depth),
-        }
-    }
-
-    fn element(&mut self, kind: u8, depth: u8) -> Step {
-        let Some(depth) = depth.checked_sub(1) else {
-            return Err("it nests too deep".to_owned());
-        };
-        match kind {
-            BOOL_TRUE | BOOL_FALSE | 3 => self.skip(1),
-            4 | I32 | 6 => self.varint().map(|_| ()),
-            7 => self.skip(8),
-            8 => {
-                let len = self.varint()?;
-                self.skip(len)
-            }
-            LIST | 10 => {
-                let (count, element) = self.list_header()?;
-                (0..count).try_for_each(|_| self.element(element, depth))
-            }
-            11 => {
-                let count = self.varint()?;
-                if count == 0 {
-                    return Ok(());
-                }
-                if count > self.bytes.len() as u64 {
-                    return Err("a map is longer than the footer".to_owned());
-                }
-                let kinds = self.byte()?;
-                (0..count).try_for_each(|_| {
-                    self.element(kinds >> 4, depth)?;
-                    self.element(kinds & 0x0f, depth)
-                })
-            }
-            STRUCT => self.fields(&mut |walk, _, kind| walk.value(kind, depth)),
-            13 => self.skip(16),
-            other => Err(format!("unknown Thrift type {other}")),
-        }
-    }
-
-    fn schema(&mut self) -> Step {
-        let (count, element) = self.list_header()?;
-        if element != STRUCT {
-            return Err("the schema is not a list of columns".to_owned());
-        }
-        if count > MAX_SCHEMA_NODES {
-            return Err(format!("the schema has {count} nodes"));
-        }
-        // Children still to come at each open level.
-        let mut open: Vec<usize> = Vec::new();
-        for index in 0..count {
-            let (mut children, mut repetition) = (0_i64, None);
-            self.fields(&mut |walk, id, kind| {
-                match (id, kind) {
-                    (2, I32) => {
-                        let bytes = walk.zigzag()?;
-                        if bytes > MAX_FIXED_BYTES {
-                            return Err(format!("a column has values of {bytes} bytes each"));
-                        }
-                    }
-                    (3, I32) => repetition = Some(walk.zigzag()?),
-                    (5, I32) => children = walk.zigzag()?,
-                    _ => walk.value(kind, MAX_THRIFT_DEPTH)?,
-                }
-                Ok(())
-            })?;
-            let children = usize::try_from(children)
-                .ok()
-                .filter(|n| *n < count)
-                .ok_or_else(|| format!("a column claims {children} children"))?;
-            if index > 0 {
-                if !matches!(repetition, Some(0..=2)) {
-                    return Err("a column is neither required, optional nor repeated".to_owned());
-                }
-                while open.last() == Some(&0) {
-                    open.pop();
-                }
-                match open.last_mut() {
-                    Some(left) => *left -= 1,
-                    None => return Err("the schema has more than one root".to_owned()),
+/// How many children a schema element has, and its repetition.
+fn element(walk: &mut Walk<'_>) -> Result<(i32, Option<i32>), String> {
+    let (mut children, mut repetition) = (0, None);
+    walk.fields(&mut |walk, id, kind| {
+        let mut value = Walk { bytes: walk.bytes };
+        walk.field(SCHEMA_ELEMENT, id, kind)?;
+        match id {
+            2 => {
+                let bytes = value.int()?;
+                if bytes > MAX_FIXED_BYTES {
+                    return Err(format!("a column has values of {bytes} bytes each"));
                 }
             }
-            if children > 0 || index == 0 {
-                open.push(children);
-                if open.len() > MAX_SCHEMA_DEPTH {
-                    return Err(format!("the schema nests deeper than {MAX_SCHEMA_DEPTH}"));
-                }
-            }
+            3 => repetition = Some(value.int()?),
+            5 => children = value.int()?,
+            _ => {}
         }
         Ok(())
+    })?;
+    Ok((children, repetition))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A footer of a schema with one column, no rows and no row groups; `middle` stands before the row groups.
+    fn footer(middle: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x15, 2];
+        bytes.extend([0x19, 0x2c]);
+        bytes.extend([0x48, 1, b'r', 0x15, 2, 0]);
+        bytes.extend([0x15, 2, 0x25, 0, 0x18, 1, b'c', 0]);
+        bytes.extend(middle);
+        bytes.extend([0x16, 0, 0x19, 0x0c, 0]);
+        bytes
+    }
+
+    fn refused(bytes: &[u8], reason: &str) {
+        let error = check_footer(bytes).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+
+    #[test]
+    fn a_known_field_has_its_own_type() {
+        assert_eq!(check_footer(&footer(&[])), Ok(()));
+        // The decoder takes the bytes of the text for fields.
+        let mut hidden = footer(&[]);
+        hidden.splice(0..2, [0x18, 4, 0x19, 0xfb, 0xff, 0x0f]);
+        refused(&hidden, "Thrift type 8");
+        // It reads children in any kind of number.
+        let mut children = footer(&[]);
+        assert_eq!(children[7..9], [0x15, 2]);
+        children.splice(7..9, [0x16, 4]);
+        refused(&children, "claims 2 children");
+        children.splice(8..9, [0x82, 0x80, 0x80, 0x80, 0x20]);
+        refused(&children, "is no number of 32 bits");
+    }
+
+    #[test]
+    fn a_field_that_is_skipped_takes_as_many_bytes_as_the_decoder_skips() {
+        // A text as a field of a higher number.
+        assert_eq!(check_footer(&footer(&[0x08, 40, 1, b'x'])), Ok(()));
+        // Of this number the decoder only sees 16 bits: the first field.
+        refused(&footer(&[0x05, 0x82, 0x80, 0x08, 2]), "no possible number");
+        // A list of booleans takes no bytes, so that the decoder counts up to two billions.
+        refused(&footer(&[0x09, 40, 0x32, 0, 0, 0]), "Thrift type 2");
+        refused(&footer(&[0x0b, 40, 0x01, 0x31, 0]), "Thrift type 1");
+        refused(&footer(&[0x09, 40, 0xfd, 0xff, 0xff, 0x0f]), "claims");
     }
 }

@@ -5,10 +5,14 @@ mod checkpoint;
 mod commit;
 mod crc;
 mod footer;
+mod inflate;
 mod last_checkpoint;
+mod list_rows;
 mod md5;
 mod name;
+mod page_header;
 mod pages;
+mod thrift;
 
 pub use action::{
     Action, Add, Cdc, CommitInfo, DomainMetadata, Format, Metadata, PartitionValues, Protocol,
@@ -24,7 +28,7 @@ pub use crc::{Crc, DeletedRecordCounts, FileSizeHistogram};
 pub(crate) use footer::check_footer;
 pub use last_checkpoint::{HintFault, LAST_CHECKPOINT, LastCheckpoint, V2Hint};
 pub use name::{LOG_DIR, LogName, SIDECAR_DIR};
-pub(crate) use pages::checked_batches;
+pub(crate) use pages::{CheckedPages, checked_batches};
 
 pub use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::error::{Failure, Kind, io_kind};

@@ -3,21 +3,26 @@
 //! # Why
 //! The decoder allocates a dictionary and the lengths of delta-encoded text by the counts that stand in their pages. A
 //! file of some hundred bytes claims terabytes so, and an allocation that fails ends the process: nothing can be
-//! caught. So each page is looked at between decompressing and decoding.
+//! caught. So each page is looked at: its header before the decoder reads it, its bytes between decompressing and
+//! decoding.
 
 use std::sync::Arc;
 
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection};
 use parquet::arrow::parquet_to_arrow_field_levels;
-use parquet::basic::Encoding;
+use parquet::basic::{Compression, Encoding};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use arrow::datatypes::Fields;
+
+use super::inflate;
+use super::list_rows::ListRows;
+use super::page_header::{PageHeader, page_header};
 
 /// Texts that one page may have in an encoding that keeps the lengths of all of them in memory, four bytes each.
 /// Writers start a page after some ten thousand values or a mebibyte.
@@ -42,11 +47,13 @@ pub(crate) fn checked_batches<R: ChunkReader + 'static>(
 ) -> Result<ParquetRecordBatchReader> {
     let descriptor = metadata.file_metadata().schema_descr();
     let levels = parquet_to_arrow_field_levels(descriptor, mask, types)?;
-    let groups = Checked {
+    let mut groups = Checked {
         input: Arc::new(input),
         metadata: Arc::clone(metadata),
+        batch_rows,
     };
-    let batch_rows = batch_rows.min(groups.num_rows());
+    groups.batch_rows = batch_rows.min(groups.num_rows());
+    let batch_rows = groups.batch_rows;
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows, selection)
 }
 
@@ -54,6 +61,7 @@ pub(crate) fn checked_batches<R: ChunkReader + 'static>(
 struct Checked<R> {
     input: Arc<R>,
     metadata: Arc<ParquetMetaData>,
+    batch_rows: usize,
 }
 
 impl<R: ChunkReader + 'static> RowGroups for Checked<R> {
@@ -70,6 +78,7 @@ impl<R: ChunkReader + 'static> RowGroups for Checked<R> {
             metadata: Arc::clone(&self.metadata),
             column,
             next: 0,
+            batch_rows: self.batch_rows,
         }))
     }
 
@@ -88,6 +97,7 @@ struct Chunks<R> {
     metadata: Arc<ParquetMetaData>,
     column: usize,
     next: usize,
+    batch_rows: usize,
 }
 
 impl<R: ChunkReader + 'static> Iterator for Chunks<R> {
@@ -98,25 +108,96 @@ impl<R: ChunkReader + 'static> Iterator for Chunks<R> {
         self.next += 1;
         let chunk = group.columns().get(self.column)?;
         let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-        let pages = SerializedPageReader::new(Arc::clone(&self.input), chunk, rows, None);
-        let column = chunk.column_descr();
-        let (max_rep, max_def) = (column.max_rep_level(), column.max_def_level());
-        Some(pages.map(|pages| {
-            Box::new(CheckedPages {
-                pages,
-                max_rep,
-                max_def,
-            }) as Box<dyn PageReader>
-        }))
+        let input = Arc::clone(&self.input);
+        let pages = CheckedPages::new(input, chunk, rows, self.batch_rows);
+        Some(pages.map(|pages| Box::new(pages) as Box<dyn PageReader>))
     }
 }
 
 impl<R: ChunkReader + 'static> PageIterator for Chunks<R> {}
 
-struct CheckedPages<R: ChunkReader> {
+/// The pages of one column chunk.
+pub(crate) struct CheckedPages<R: ChunkReader> {
+    input: Arc<R>,
     pages: SerializedPageReader<R>,
+    codec: Compression,
     max_rep: i16,
     max_def: i16,
+    /// Where the next page starts, and the chunk ends.
+    at: u64,
+    end: u64,
+    /// The header at `at`, once it is checked.
+    header: Option<PageHeader>,
+    lists: ListRows,
+}
+
+impl<R: ChunkReader> CheckedPages<R> {
+    /// The pages of `chunk` in a row group of `rows`, to be decoded in batches of `batch_rows`.
+    ///
+    /// # Errors
+    /// Those of the decoder.
+    pub(crate) fn new(
+        input: Arc<R>,
+        chunk: &ColumnChunkMetaData,
+        rows: usize,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let pages = SerializedPageReader::new(Arc::clone(&input), chunk, rows, None)?;
+        let (at, length) = chunk.byte_range();
+        let end = at.checked_add(length).filter(|end| *end <= input.len());
+        let end = end.ok_or_else(|| bad("a column chunk ends beyond the file"))?;
+        let column = chunk.column_descr();
+        Ok(CheckedPages {
+            input,
+            pages,
+            codec: chunk.compression(),
+            max_rep: column.max_rep_level(),
+            max_def: column.max_def_level(),
+            at,
+            end,
+            header: None,
+            lists: ListRows::new(batch_rows),
+        })
+    }
+
+    /// The header of the next page: only what passes here may be read by the decoder.
+    fn next_header(&mut self) -> Result<Option<PageHeader>> {
+        if self.header.is_none() && self.at < self.end {
+            let header = page_header(self.input.as_ref(), self.at, self.end)?;
+            let end = self.at.saturating_add(header.len);
+            if end.saturating_add(header.stored as u64) > self.end {
+                return Err(bad("a page is longer than its column chunk"));
+            }
+            self.header = Some(header);
+        }
+        Ok(self.header)
+    }
+
+    /// Fails when the page would fill the memory as the decoder decompresses it.
+    fn check_size(&self, header: PageHeader) -> Result<()> {
+        let claimed = header.claimed - header.plain;
+        let stored = header.stored - header.plain;
+        if header.uncompressed || claimed == 0 {
+            return Ok(());
+        }
+        if inflate::needs_check(self.codec, stored, claimed).map_err(ParquetError::General)? {
+            let start = self.at + header.len + header.plain as u64;
+            let page = self.input.get_bytes(start, stored)?;
+            inflate::check(self.codec, &page, claimed).map_err(ParquetError::General)?;
+        }
+        Ok(())
+    }
+
+    /// The page of the checked header is behind.
+    fn pass(&mut self) {
+        if let Some(header) = self.header.take() {
+            self.at += header.len + header.stored as u64;
+        }
+    }
+}
+
+fn bad(reason: &str) -> ParquetError {
+    ParquetError::General(reason.to_owned())
 }
 
 impl<R: ChunkReader> Iterator for CheckedPages<R> {
@@ -129,23 +210,64 @@ impl<R: ChunkReader> Iterator for CheckedPages<R> {
 
 impl<R: ChunkReader> PageReader for CheckedPages<R> {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
+        if let Some(header) = self.next_header()? {
+            self.check_size(header)?;
+        }
         let page = self.pages.get_next_page()?;
         if let Some(page) = &page {
+            self.pass();
             check(page, self.max_rep, self.max_def).map_err(ParquetError::General)?;
+            if self.max_rep > 0
+                && let Some((levels, values)) = repetition_levels(page)
+            {
+                let counted = self.lists.add(levels, self.max_rep, values);
+                counted.map_err(ParquetError::General)?;
+            }
         }
         Ok(page)
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.next_header()?;
         self.pages.peek_next_page()
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.pages.skip_next_page()
+        self.next_header()?;
+        self.pages.skip_next_page()?;
+        self.pass();
+        Ok(())
     }
 
     fn at_record_boundary(&mut self) -> Result<bool> {
+        self.next_header()?;
         self.pages.at_record_boundary()
+    }
+}
+
+/// Repetition levels in runs, and how many. Those that are packed bit by bit take as many bits as they are.
+fn repetition_levels(page: &Page) -> Option<(&[u8], u64)> {
+    match page {
+        Page::DataPage {
+            buf,
+            num_values,
+            rep_level_encoding: Encoding::RLE,
+            ..
+        } => {
+            let (length, rest) = buf.split_first_chunk()?;
+            let levels = rest.get(..u32::from_le_bytes(*length) as usize)?;
+            Some((levels, (*num_values).into()))
+        }
+        Page::DataPageV2 {
+            buf,
+            num_values,
+            rep_levels_byte_len,
+            ..
+        } => {
+            let levels = buf.get(..*rep_levels_byte_len as usize)?;
+            Some((levels, (*num_values).into()))
+        }
+        _ => None,
     }
 }
 
@@ -282,7 +404,8 @@ impl<'a> Deltas<'a> {
     }
 }
 
-fn varint(data: &mut &[u8]) -> Option<u64> {
+/// A number in as many bytes as it needs.
+pub(super) fn varint(data: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = data.split_first()?;
@@ -303,7 +426,9 @@ mod tests {
     use bytes::Bytes;
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::ParquetMetaDataReader;
-    use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+    use parquet::file::properties::{
+        EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+    };
 
     use super::*;
 
@@ -421,5 +546,58 @@ mod tests {
         let bytes = patched(bytes, &[0x4c, 0x15, 6, 0x15], &[0x4c, 0x15, 0x7e, 0x15], 0);
         let error = read(bytes).unwrap_err();
         assert!(error.contains("claims 63 values in 24 bytes"), "{error}");
+    }
+
+    #[test]
+    fn compressed_pages_are_what_they_claim() {
+        let text = "x".repeat(1_500_000);
+        let column: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
+        for codec in [
+            Compression::SNAPPY,
+            Compression::LZ4,
+            Compression::LZ4_RAW,
+            Compression::GZIP(Default::default()),
+            Compression::ZSTD(Default::default()),
+            Compression::BROTLI(Default::default()),
+        ] {
+            for version in VERSIONS {
+                let properties = delta(Encoding::PLAIN, version).set_compression(codec);
+                let bytes = written(Arc::clone(&column), properties);
+                let batches = read(bytes.clone()).unwrap();
+                assert_eq!(batches[0].column(0).as_ref(), column.as_ref());
+                // The header starts the file: a type, and the size without compression in four bytes.
+                assert_eq!((bytes[4], bytes[6]), (0x15, 0x15));
+                let claiming = |last| {
+                    let mut bytes = bytes.clone();
+                    assert!(bytes[9] >= 0x80 && bytes[10] < 0x80);
+                    bytes[10] = last;
+                    read(bytes).unwrap_err()
+                };
+                claiming(0);
+                let error = claiming(0x7f);
+                let expected = match codec {
+                    Compression::GZIP(_) | Compression::ZSTD(_) => "",
+                    Compression::BROTLI(_) => "a page has less than",
+                    _ => "without compression",
+                };
+                assert!(error.contains(expected), "{codec}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_with_long_statistics_is_read() {
+        let text = "x".repeat(100_000);
+        let column: ArrayRef = Arc::new(StringArray::from(vec![text.as_str(); 3]));
+        for version in VERSIONS {
+            let properties = delta(Encoding::PLAIN, version)
+                .set_statistics_enabled(EnabledStatistics::Page)
+                .set_statistics_truncate_length(None)
+                .set_write_page_header_statistics(true);
+            let bytes = written(Arc::clone(&column), properties);
+            assert!(bytes.len() > 500_000);
+            let batches = read(bytes).unwrap();
+            assert_eq!(batches[0].column(0).as_ref(), column.as_ref());
+        }
     }
 }
