@@ -28,6 +28,21 @@ pub enum Action {
     Cdc(Cdc),
 }
 
+impl Action {
+    /// Whether a field that we do not know has a number that is no integer.
+    pub(super) fn has_fractions(&self) -> bool {
+        match self {
+            Action::CommitInfo(info) => json::has_fractions(&info.0),
+            Action::MetaData(metadata) => json::has_fractions(&metadata.unknown),
+            Action::Add(add) => json::has_fractions(&add.unknown),
+            Action::Remove(remove) => json::has_fractions(&remove.unknown),
+            Action::Protocol(_) | Action::Txn(_) | Action::DomainMetadata(_) | Action::Cdc(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// A live data file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

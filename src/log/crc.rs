@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Add, DomainMetadata, Metadata, Protocol, Txn};
+use crate::schema::json;
 
 /// The one JSON object of the file. `None` says nothing about the version; an empty list says that there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,7 +77,26 @@ impl Crc {
     /// # Errors
     /// Why it is none.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(body).map_err(|e| e.to_string())
+        let parsed = serde_json::from_slice::<Crc>(body).map_err(|e| e.to_string())?;
+        if !parsed.has_fractions() {
+            return Ok(parsed);
+        }
+        let exact = json::from_slice(body).and_then(serde_json::from_value);
+        exact.map_err(|e| e.to_string())
+    }
+
+    /// Whether a field that we do not know has a number that is no integer.
+    fn has_fractions(&self) -> bool {
+        let of_file = |add: &Add| json::has_fractions(&add.unknown);
+        json::has_fractions(&self.unknown)
+            || self
+                .metadata
+                .as_ref()
+                .is_some_and(|metadata| json::has_fractions(&metadata.unknown))
+            || self
+                .all_files
+                .as_ref()
+                .is_some_and(|files| files.iter().any(of_file))
     }
 
     /// The body of `V.crc`.

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::json::Json;
+use super::json::{self, Json};
 use crate::error::{Failure, Kind};
 
 /// Field metadata key of a column's mapping id (PROTOCOL.md C).
@@ -162,9 +162,7 @@ impl StructType {
     /// # Errors
     /// [`SchemaError::Json`] when it is no schema, [`SchemaError::Duplicate`] when names clash ignoring case.
     pub fn from_json(text: &str) -> Result<Self, SchemaError> {
-        let parsed: DataType =
-            serde_json::from_str(text).map_err(|e| SchemaError::Json(e.to_string()))?;
-        match parsed {
+        match DataType::read(text).map_err(|e| SchemaError::Json(e.to_string()))? {
             DataType::Struct(fields) => {
                 fields.check_names()?;
                 Ok(fields)
@@ -220,6 +218,15 @@ pub(crate) fn same_name(a: &str, b: &str) -> bool {
 }
 
 impl DataType {
+    fn read(text: &str) -> serde_json::Result<Self> {
+        let parsed: DataType = serde_json::from_str(text)?;
+        if parsed.any_field(&mut |field| json::has_fractions(&field.metadata)) {
+            // Its numbers are not exactly those that stand there.
+            return json::from_slice(text.as_bytes()).and_then(serde_json::from_value);
+        }
+        Ok(parsed)
+    }
+
     fn check_names(&self) -> Result<(), SchemaError> {
         match self {
             DataType::Primitive(_) => Ok(()),
