@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use parquet::basic::Type as Physical;
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::data_type::Int96;
-use parquet::file::properties::ReaderProperties;
-use parquet::file::reader::RowGroupReader;
-use parquet::file::serialized_reader::SerializedRowGroupReader;
 
 use super::error::{DataFileError, Loss};
 use super::source::Source;
+use crate::error::caught;
+use crate::log::CheckedPages;
 
 const JULIAN_DAY_OF_EPOCH: i128 = 2_440_588;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
@@ -29,17 +28,21 @@ pub(crate) fn check(source: &Source) -> Result<(), DataFileError> {
         }
         let mut row = 0_u64;
         for group in metadata.row_groups() {
-            let reader = SerializedRowGroupReader::new(
-                Arc::clone(&input),
-                group,
-                None,
-                Arc::new(ReaderProperties::builder().build()),
-            )
-            .map_err(DataFileError::Pages)?;
-            let column = reader
-                .get_column_reader(leaf)
-                .map_err(DataFileError::Pages)?;
-            check_chunk(column, &descriptor.column(leaf).path().string(), row)?;
+            let Some(chunk) = group.columns().get(leaf) else {
+                continue;
+            };
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            if rows == 0 {
+                continue;
+            }
+            let name = chunk.column_path().string();
+            let decode = || {
+                let pages = CheckedPages::new(Arc::clone(&input), chunk, rows, BATCH)
+                    .map_err(DataFileError::Pages)?;
+                let column = get_column_reader(descriptor.column(leaf), Box::new(pages));
+                check_chunk(column, &name, row)
+            };
+            caught(decode).unwrap_or(Err(DataFileError::Decoder))?;
             row += u64::try_from(group.num_rows()).unwrap_or(0);
         }
     }
