@@ -177,6 +177,43 @@ fn a_header_with_long_statistics_is_read() {
     }
 }
 
+#[test]
+fn a_batch_of_rows_has_not_more_list_items_than_fit() {
+    const ITEMS: usize = 1 << 18;
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    lists.append_value(vec![Some("x"); ITEMS]);
+    let bytes = Bytes::from(written(
+        Arc::new(lists.finish()),
+        WriterProperties::builder(),
+    ));
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes);
+    let metadata = metadata.unwrap();
+    let chunk = metadata.row_group(0).column(0);
+    let (start, length) = chunk.byte_range();
+    let dictionary = page_header(&bytes, start, start + length).unwrap();
+    let page = start + dictionary.len + dictionary.stored as u64;
+    let page = &bytes[page as usize..(start + length) as usize];
+    assert!(page.len() < 200, "{}", page.len());
+    // The row, a thousand times.
+    let pages = Bytes::from(page.repeat(1000));
+    let chunk = chunk.clone().into_builder();
+    let chunk = chunk
+        .set_data_page_offset(0)
+        .set_dictionary_page_offset(None)
+        .set_total_compressed_size(pages.len() as i64)
+        .build()
+        .unwrap();
+    let read = |batch_rows| {
+        let pages = Arc::new(pages.clone());
+        let mut pages = CheckedPages::new(pages, &chunk, 1000, batch_rows).unwrap();
+        let failed = pages.find_map(std::result::Result::err);
+        failed.map(|error| error.to_string())
+    };
+    assert_eq!(read(250), None);
+    let error = read(1000).unwrap();
+    assert!(error.contains("257 rows have more than"), "{error}");
+}
+
 /// Every file of other writers, read with and without the checks.
 #[test]
 fn files_of_other_writers_pass() {
