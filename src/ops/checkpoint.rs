@@ -38,6 +38,14 @@ pub(super) fn write(
     sidecar_actions: usize,
 ) -> Result<(), OpError> {
     snapshot.check_write()?;
+    if snapshot.is_doubted() {
+        return Err(TableError::Malformed {
+            version: snapshot.version(),
+            what: "log",
+            reason: "its files contradict each other, and a checkpoint would hide it".to_owned(),
+        }
+        .into());
+    }
     let (stats, partition) = parsed_columns(snapshot);
     let options = options(snapshot, &stats, &partition);
     let hint = if properties::v2_checkpoints(snapshot.protocol(), snapshot.metadata()) {

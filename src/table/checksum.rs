@@ -193,6 +193,9 @@ pub(super) fn of(snapshot: &Snapshot, txn_id: &str) -> Crc {
 
 /// Writes the checksum of a version that was just committed. A failure is a warning: the version stands.
 pub(super) fn write(dir: &Dir, env: &Env, snapshot: &Snapshot, txn_id: &str) {
+    if snapshot.is_doubted() {
+        return;
+    }
     let path = Path::new(LOG_DIR).join(LogName::crc(snapshot.version()));
     let body = of(snapshot, txn_id).to_json();
     let temporary = temporary_name(env);

@@ -73,7 +73,8 @@ impl Table {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         // A log that was rolled back or made anew behind us must not get a gap, or another table's commit.
-        if !self.is_same_log(&self.known()) {
+        let known = self.known();
+        if !self.is_same_log(&known) || self.is_behind_checkpoint(&known) {
             self.refresh()?;
         }
         let txn_id = self.env.uuid().to_string();
@@ -273,7 +274,14 @@ fn stamp(
     } else {
         base.timestamp()
     };
-    Ok(Some(now.max(previous.saturating_add(1))))
+    let next = previous
+        .checked_add(1)
+        .ok_or_else(|| TableError::Malformed {
+            version: base.version(),
+            what: "commitInfo",
+            reason: "its in-commit timestamp is the last one that there is".to_owned(),
+        })?;
+    Ok(Some(now.max(next)))
 }
 
 fn put_commit(

@@ -147,6 +147,19 @@ impl Source<'_> {
         Ok(all)
     }
 
+    /// The path of a file action of the commit `version`, if that is there, which is not among `keys`.
+    fn lacks(&self, version: u64, keys: &HashSet<FileKey>) -> Option<String> {
+        let name = LogName::commit(version);
+        let body = self.log.read(Path::new(&name)).ok()?;
+        let mut lacking = None;
+        let read = each_action(&name, &body, false, |action| {
+            if let Some(key) = file_key(&action).filter(|key| !keys.contains(key)) {
+                lacking.get_or_insert(key.0);
+            }
+        });
+        read.ok().and(lacking)
+    }
+
     /// `None` when the file is not there.
     fn step(
         &self,
@@ -189,19 +202,29 @@ impl Source<'_> {
             }
             parsed.commit_action(packer, self.table, action);
         })?;
-        match twice {
-            None => Ok(Some((parsed, modified))),
-            Some(path) => Err(TableError::Malformed {
+        let malformed = |reason| {
+            Err(TableError::Malformed {
                 version,
                 what: "log compaction",
-                reason: format!("it has two actions for {path}"),
-            }),
+                reason,
+            })
+        };
+        if let Some(path) = twice {
+            return malformed(format!("it has two actions for {path}"));
         }
+        // One that ends early lacks what its last commit did.
+        if is_compaction && let Some(path) = self.lacks(version, &keys) {
+            return malformed(format!("it lacks {path} of version {version}"));
+        }
+        Ok(Some((parsed, modified)))
     }
 }
 
+/// Path and deletion vector.
+type FileKey = (String, Option<String>);
+
 /// What identifies the logical file of an action (PROTOCOL.md A2).
-fn file_key(action: &Action) -> Option<(String, Option<String>)> {
+fn file_key(action: &Action) -> Option<FileKey> {
     match action {
         Action::Add(add) => Some((add.path.clone(), add.dv_id())),
         Action::Remove(remove) => {
@@ -261,6 +284,49 @@ pub(super) fn checkpoint(
     adds += read_files(dir, version, &files, &mut replay, &mut none)?;
     replay.check_complete(version)?;
     Ok((replay, adds))
+}
+
+/// What the commit of `version`, if it is there, says against the state of a checkpoint of the same version: the files
+/// that it adds are live, those that it only removes are not.
+///
+/// # Errors
+/// Those of the replay.
+pub(super) fn contradicts_commit(
+    dir: &Dir,
+    replay: &mut Replay,
+    version: u64,
+) -> Result<Option<String>, TableError> {
+    let name = LogName::commit(version);
+    let Ok(body) = dir.read(&Path::new(LOG_DIR).join(&name)) else {
+        return Ok(None);
+    };
+    let mut actions = Vec::new();
+    if each_action(&name, &body, false, |action| actions.push(action)).is_err() {
+        return Ok(None);
+    }
+    let added: HashSet<&str> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Add(add) => Some(add.path.as_str()),
+            _ => None,
+        })
+        .collect();
+    for action in &actions {
+        let (path, vector, expected) = match action {
+            Action::Add(add) => (&add.path, add.deletion_vector.as_ref(), true),
+            Action::Remove(remove) if !added.contains(remove.path.as_str()) => {
+                (&remove.path, remove.deletion_vector.as_ref(), false)
+            }
+            _ => continue,
+        };
+        if replay.is_live(dir.path(), path, vector)? != expected {
+            let does = if expected { "adds" } else { "removes" };
+            return Ok(Some(format!(
+                "{name} {does} {path}, which the checkpoint of the same version does not know"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads Parquet files of a checkpoint; gives the number of live files. Packing takes much longer than decoding, so

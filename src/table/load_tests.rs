@@ -244,3 +244,54 @@ fn a_compaction_that_is_not_reconciled_is_not_used() {
     let error = log.open().unwrap_err().to_string();
     assert!(error.contains("log compaction"), "{error}");
 }
+
+#[test]
+fn a_compaction_that_lacks_rows_loses_none() {
+    // With a checksum, and without one by what its last commit did.
+    for checksum in [true, false] {
+        let log = Log::new(8);
+        let table = log.open().unwrap();
+        if checksum {
+            let env = Env::fixed(1);
+            checksum::write(table.dir(), &env, &table.snapshot(), "t");
+        }
+        log.put(&LogName::compacted(2, 6), &lines(2));
+        let snapshot = log.open().unwrap().snapshot();
+        assert_eq!(paths(&snapshot), expected(8), "checksum: {checksum}");
+        assert!(!snapshot.is_doubted());
+    }
+}
+
+#[test]
+fn what_is_doubted_is_not_made_the_truth() {
+    let log = Log::new(8);
+    let table = log.open().unwrap();
+    checksum::write(table.dir(), &Env::fixed(1), &table.snapshot(), "t");
+    log.checkpoint(4);
+    // Its commits are gone, and so are files that the checksum counts.
+    for version in 0..=4 {
+        log.remove(&LogName::commit(version));
+    }
+    log.write(7, &lines(7)[..1]);
+    let table = log.open().unwrap();
+    let snapshot = table.snapshot();
+    assert!(snapshot.is_doubted());
+    assert!(crate::ops::checkpoint(&table, &snapshot).is_err());
+    assert!(!log.path(&LogName::classic(8)).exists());
+}
+
+#[test]
+fn a_checkpoint_that_does_not_know_its_own_commit_gives_way() {
+    let log = Log::new(9);
+    log.checkpoint(4);
+    std::fs::copy(
+        log.path(&LogName::classic(4)),
+        log.path(&LogName::classic(7)),
+    )
+    .unwrap();
+    let snapshot = log.open().unwrap().snapshot();
+    assert_eq!(
+        (paths(&snapshot), snapshot.checkpoint()),
+        (expected(9), Some(4))
+    );
+}

@@ -155,15 +155,20 @@ impl Table {
             };
             moved = true;
         }
-        if !moved && !self.is_same_log(&known) {
-            // Rolled back, or another table by now: what was known counts for nothing.
+        if !moved && (!self.is_same_log(&known) || self.is_behind_checkpoint(&known)) {
+            // Rolled back, another table by now, or cleaned up beyond it: what was known counts for nothing.
+            let before = known.snapshot;
             let mut known = load(&self.dir, &self.env, None)?;
             known.checked = now;
+            let goes_on = known.snapshot.metadata().id == before.metadata().id
+                && known.snapshot.version() > before.version();
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             *current = known;
             let snapshot = Arc::clone(&current.snapshot);
             drop(current);
-            self.travel.replaced();
+            if !goes_on {
+                self.travel.replaced();
+            }
             return Ok(snapshot);
         }
         known.checked = now;
@@ -197,6 +202,15 @@ impl Table {
             (Err(e), None) => e.is_absent(),
             _ => false,
         }
+    }
+
+    /// Whether the log goes on without the next commit: others have made a checkpoint of newer versions and cleaned
+    /// up theirs. Then the number after the known one is free and must not be taken.
+    fn is_behind_checkpoint(&self, known: &Known) -> bool {
+        let next = known.snapshot.version().saturating_add(1);
+        let path = Path::new(LOG_DIR).join(LogName::commit(next));
+        segment::hint(&self.dir).is_some_and(|hint| hint.version >= next)
+            && self.dir.metadata(&path).is_err_and(|e| e.is_absent())
     }
 
     fn known(&self) -> Known {

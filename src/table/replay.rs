@@ -13,6 +13,7 @@ use super::packed::{
 };
 use super::snapshot::{Parts, Totals};
 use super::{DataPath, Snapshot, TableError, protocol};
+use crate::deletion_vector::DeletionVectorDescriptor;
 use crate::log::{Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn};
 use crate::schema::StructType;
 
@@ -167,6 +168,7 @@ pub(super) struct Replay {
     domains: Arc<BTreeMap<String, DomainMetadata>>,
     totals: Totals,
     checkpoint: Option<u64>,
+    doubted: bool,
     pending: Vec<(u64, FileOps)>,
     pending_ops: usize,
 }
@@ -189,6 +191,7 @@ impl Replay {
             domains: Arc::clone(&at.domains),
             totals: at.totals,
             checkpoint: at.checkpoint,
+            doubted: at.doubted,
             pending: Vec::new(),
             pending_ops: 0,
         }
@@ -220,6 +223,26 @@ impl Replay {
             (_, None) => incomplete("metaData"),
             (Some(_), Some(_)) => Ok(()),
         }
+    }
+
+    /// Whether the file of a path of the log is live, with this deletion vector.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub(super) fn is_live(
+        &mut self,
+        table: &Path,
+        path: &str,
+        vector: Option<&DeletionVectorDescriptor>,
+    ) -> Result<bool, TableError> {
+        if self.pending_ops > 0 {
+            self.names = None;
+            self.reconcile()?;
+        }
+        let path = DataPath::parse(path, table);
+        let key = path.key().as_bytes();
+        let live = self.files.get(key);
+        Ok(live.is_some_and(|live| Record::read(key, live).vector_id() == vector_id(vector)))
     }
 
     /// The next commit, or the actions of several ones that reconcile to it.
@@ -468,6 +491,7 @@ impl Replay {
             domains: self.domains,
             totals: self.totals,
             checkpoint: self.checkpoint,
+            doubted: self.doubted,
         }))
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::load::{self, Step};
 use super::{Snapshot, TableError, checksum, protocol};
+use crate::error::{Failure as _, Kind};
 use crate::log::{Action, Crc, LAST_CHECKPOINT, LOG_DIR, LastCheckpoint, LogName, parse_commit};
 use crate::store::{Dir, EntryKind};
 
@@ -110,11 +111,18 @@ impl Listing {
 /// # Errors
 /// [`TableError`]; an error of one table is no other table's error.
 pub(super) fn load(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> {
-    match load_listed(dir, version) {
-        // A clean-up of the log by somebody else makes a listing old: one more look tells.
-        Err(TableError::Gap { .. } | TableError::NoStart(_)) => load_listed(dir, version),
-        other => other,
+    // A clean-up of the log by somebody else makes a listing old: another look tells.
+    const LOOKS: usize = 4;
+    let mut outcome = load_listed(dir, version);
+    for _ in 1..LOOKS {
+        match &outcome {
+            Err(TableError::Gap { .. } | TableError::NoStart(_)) => {}
+            Err(e @ (TableError::Store(_) | TableError::Log(_))) if e.kind() == Kind::Absent => {}
+            _ => break,
+        }
+        outcome = load_listed(dir, version);
     }
+    outcome
 }
 
 fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> {
@@ -154,6 +162,17 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
                 outcome = without;
             }
         }
+        if matches!(&outcome, Ok((_, Some(_)))) && listing.has_compaction(from, target) {
+            // A compaction that lacks something is the likeliest reason.
+            let without = replay(dir, start, listing.steps(from, target, false), target);
+            if matches!(&without, Ok((_, None))) {
+                tracing::warn!(
+                    table = %dir.path().display(), version = target,
+                    "a compaction of the log is wrong; its commits are right"
+                );
+                outcome = without;
+            }
+        }
         match outcome {
             Ok((snapshot, None)) => return Ok(snapshot),
             Ok((snapshot, Some(doubt))) => {
@@ -162,7 +181,7 @@ fn load_listed(dir: &Dir, version: Option<u64>) -> Result<Snapshot, TableError> 
                     start = from, %doubt,
                     "a checkpoint or checksum of the log is wrong; trying without"
                 );
-                suspect.get_or_insert(snapshot);
+                suspect.get_or_insert(snapshot.doubted());
             }
             // What follows a checkpoint is the same for an older one: no fall-back helps.
             Err(Broken::Commits(e)) => return suspect.ok_or(e),
@@ -203,6 +222,10 @@ fn replay(
             load::checkpoint(dir, version, checkpoint).map_err(Broken::Checkpoint)?;
         replay = from;
         doubt = doubt_of_checkpoint(dir, version, adds);
+        if doubt.is_none() {
+            doubt =
+                load::contradicts_commit(dir, &mut replay, version).map_err(Broken::Checkpoint)?;
+        }
     }
     // A stale or double entry of a checkpoint shows only when what follows is held against it.
     let broken = |e: TableError| match e {
@@ -255,14 +278,20 @@ fn doubt_of_checkpoint(dir: &Dir, version: u64, adds: u64) -> Option<String> {
 }
 
 fn checksum_of(dir: &Dir, version: u64) -> Option<Vec<u8>> {
-    dir.read(&Path::new(LOG_DIR).join(LogName::crc(version)))
-        .ok()
+    advisory(dir, &LogName::crc(version))
+}
+
+/// A file that helps and is never needed: a huge one helps nobody.
+fn advisory(dir: &Dir, name: &str) -> Option<Vec<u8>> {
+    const MAX_BYTES: u64 = 64 << 20;
+    let path = Path::new(LOG_DIR).join(name);
+    let meta = dir.metadata(&path).ok()?;
+    (meta.is_file() && meta.len() <= MAX_BYTES).then(|| dir.read(&path).ok())?
 }
 
 /// What the pointer says, if it can be read.
-fn hint(dir: &Dir) -> Option<LastCheckpoint> {
-    let body = dir.read(&Path::new(LOG_DIR).join(LAST_CHECKPOINT)).ok()?;
-    LastCheckpoint::parse(&body).ok()
+pub(super) fn hint(dir: &Dir) -> Option<LastCheckpoint> {
+    LastCheckpoint::parse(&advisory(dir, LAST_CHECKPOINT)?).ok()
 }
 
 impl Listing {

@@ -89,6 +89,8 @@ pub(super) struct Parts {
     pub(super) domains: Arc<BTreeMap<String, DomainMetadata>>,
     pub(super) totals: Totals,
     pub(super) checkpoint: Option<u64>,
+    /// Whether the log contradicts itself about this state or one that it grew from.
+    pub(super) doubted: bool,
 }
 
 impl Snapshot {
@@ -130,6 +132,17 @@ impl Snapshot {
     /// The newest checkpoint that the snapshot was read from or that was written since.
     pub fn checkpoint(&self) -> Option<u64> {
         self.0.checkpoint
+    }
+
+    /// Whether the log contradicts itself about this state: then nothing may be derived from it that would hide what
+    /// the log really holds.
+    pub fn is_doubted(&self) -> bool {
+        self.0.doubted
+    }
+
+    pub(super) fn doubted(mut self) -> Snapshot {
+        self.0.doubted = true;
+        self
     }
 
     pub fn mapping(&self) -> MappingMode {

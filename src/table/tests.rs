@@ -345,3 +345,22 @@ fn a_checkpoint_that_names_a_file_twice_gives_way_to_the_commits() {
     let snapshot = made.open().unwrap().snapshot();
     assert_eq!((snapshot.totals().files, snapshot.checkpoint()), (1, None));
 }
+
+#[test]
+fn a_version_that_others_cleaned_up_is_not_taken_again() {
+    let made = Made::new();
+    let mine = made.open().unwrap();
+    let base = mine.snapshot();
+    made.commit(1, &[add("a", None)]);
+    made.commit(2, &[add("b", None)]);
+    let theirs = made.open().unwrap();
+    crate::ops::checkpoint(&theirs, &theirs.snapshot()).unwrap();
+    let log = made.guard.path().join(LOG_DIR);
+    std::fs::remove_file(log.join(LogName::commit(1))).unwrap();
+    let Ok(Outcome::Committed(after)) = mine.commit(&base, &append("c")) else {
+        panic!("a blind append goes behind what others did");
+    };
+    assert_eq!((after.version(), after.totals().files), (3, 3));
+    assert!(!log.join(LogName::commit(1)).exists());
+    assert_eq!(mine.refresh().unwrap().version(), 3);
+}
