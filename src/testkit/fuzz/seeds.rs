@@ -517,6 +517,19 @@ fn files(put: Put<'_>) {
     put("data_file", "page_2", small(&whole, page_2));
     let stats = WriterProperties::builder().set_compression(Compression::SNAPPY);
     put("data_file", "snappy", small(&whole[..2], stats));
+    for (name, codec) in [
+        ("brotli", Compression::BROTLI(Default::default())),
+        ("gzip", Compression::GZIP(Default::default())),
+        ("lz4", Compression::LZ4),
+        ("lz4_raw", Compression::LZ4_RAW),
+        ("zstd", Compression::ZSTD(Default::default())),
+    ] {
+        put(
+            "data_file",
+            name,
+            small(&whole[..2], plain().set_compression(codec)),
+        );
+    }
     put(
         "data_file",
         "narrow",
