@@ -187,6 +187,10 @@ fn leaves<'v>(part: &str, value: &'v Value, path: &mut Vec<&'v str>, stats: &Fil
             (Some(Scalar::Long(found)), Value::Number(n)) if n.is_i64() => {
                 assert_eq!(Some(found), n.as_i64());
             }
+            // A maximum that Spark has cut is moved up.
+            (Some(Scalar::String(found)), Value::String(text)) if part == "maxValues" => {
+                assert!(found.as_str() >= text.as_str(), "{found}");
+            }
             (Some(Scalar::String(found)), text) => assert_eq!(Some(found.as_str()), text.as_str()),
             (Some(Scalar::Double(found)), Value::Number(n)) => {
                 assert!(found.is_finite() && n.as_f64().is_some());
