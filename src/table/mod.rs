@@ -32,7 +32,7 @@ pub use error::TableError;
 pub use history::HistoryEntry;
 pub use packed::{PackedStats, TemplateValues};
 pub use path::DataPath;
-pub use snapshot::{FileRef, LiveFile, NAME_TAG, Scan, Snapshot, Totals, partition_dirs};
+pub use snapshot::{FileRef, LiveFile, NAME_TAG, Scan, Snapshot, Totals};
 
 use crate::env::{Env, Millis};
 use crate::log::{LOG_DIR, LogName};

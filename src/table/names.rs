@@ -28,19 +28,6 @@ pub(super) fn value_of<'a>(
         .and_then(Option::as_deref)
 }
 
-/// The Hive-style directories of a file's partition values, each followed by `/`.
-pub fn partition_dirs(schema: &StructType, columns: &[String], values: &PartitionValues) -> String {
-    let mut dirs = String::new();
-    for column in columns {
-        let physical = schema
-            .field(column)
-            .map_or(column.as_str(), |f| f.physical_name());
-        dirs.push_str(&dir_name(column, value_of(values, physical, column)));
-        dirs.push('/');
-    }
-    dirs
-}
-
 /// Whether the name that a file of a table without partitions wants is its path as it is. Cheap, and never true
 /// wrongly.
 pub(super) fn is_plain(record: &Record<'_>) -> bool {

@@ -12,7 +12,7 @@ use crate::datafile::MappingMode;
 use crate::log::{Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn};
 use crate::schema::StructType;
 
-pub use super::names::{NAME_TAG, partition_dirs};
+pub use super::names::NAME_TAG;
 
 /// A data file of a snapshot.
 #[derive(Debug, Clone)]
@@ -243,11 +243,6 @@ impl Snapshot {
     /// The live file under a visible name.
     pub fn named(&self, visible: &str) -> Option<Arc<LiveFile>> {
         self.by_key(&self.named_key(visible)?)
-    }
-
-    /// Whether a live file has this visible name.
-    pub fn has_name(&self, visible: &str) -> bool {
-        self.named_key(visible).is_some()
     }
 
     /// The visible names of `before` that stand for no file, or for another one, in this snapshot.
