@@ -49,6 +49,11 @@ pub trait Failure: std::error::Error {
     fn hint(&self) -> Option<String> {
         None
     }
+
+    /// What a program can read of it beside the message: fields of a JSON object.
+    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+        Vec::new()
+    }
 }
 
 /// Runs `decode`, and gives `None` when it panics: third-party decoders do, on bytes that are damaged in a way

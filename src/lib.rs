@@ -11,6 +11,7 @@ pub mod deletion_vector;
 pub mod engine;
 pub mod env;
 pub mod error;
+pub mod failpoint;
 pub mod format;
 pub mod fs;
 pub mod fuse;

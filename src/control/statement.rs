@@ -1,6 +1,7 @@
 //! The text of one WRITE (DESIGN.md §4): options in comment lines, then the statement.
 
 use crate::error::{Failure, Kind};
+use crate::ops::Options;
 
 /// Longest statement in bytes; longer ones come from a file.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -18,6 +19,14 @@ pub enum ControlError {
     Empty,
     #[error("unknown option `{0}`")]
     UnknownOption(String),
+    #[error("option `{option}` is {value:?}, which is no {expected}")]
+    OptionValue {
+        option: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("the options txnAppId and txnVersion belong together, and one of them is missing")]
+    HalfTxn,
     #[error("this handle has run its statement; one write is one statement")]
     Second,
 }
@@ -34,20 +43,25 @@ impl Failure for ControlError {
                     .to_owned(),
             ),
             ControlError::UnknownOption(_) => {
-                Some("options are lines `-- userMetadata: text` before the statement".to_owned())
+                Some(OPTIONS.to_owned())
             }
+            ControlError::HalfTxn => Some(OPTIONS.to_owned()),
             _ => None,
         }
     }
 }
+
+/// What there is.
+const OPTIONS: &str = "options are lines before the statement: `-- userMetadata: text`, `-- txnAppId: name` with \
+                       `-- txnVersion: number` (what was committed once is not committed again), `-- retries: number` \
+                       (run again on the newest version after a conflict)";
 
 /// A statement and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     /// Never empty; without the option lines, surrounding blanks and a final semicolon.
     pub text: String,
-    /// `-- userMetadata: …`
-    pub user_metadata: Option<String>,
+    pub options: Options,
 }
 
 impl Statement {
@@ -68,13 +82,28 @@ impl Statement {
             .strip_prefix('\u{feff}')
             .unwrap_or(text)
             .replace("\r\n", "\n");
-        let mut user_metadata = None;
+        let mut options = Options::default();
+        let (mut app_id, mut app_version) = (None, None);
         let mut rest = text.trim_start();
         while let Some(comment) = rest.strip_prefix("--") {
             let (line, after) = comment.split_once('\n').unwrap_or((comment, ""));
             if let Some((key, value)) = line.split_once(':') {
                 match key.trim() {
-                    "userMetadata" => user_metadata = Some(value.trim().to_owned()),
+                    "userMetadata" => options.user_metadata = Some(value.trim().to_owned()),
+                    "txnAppId" if value.trim().is_empty() => {
+                        return Err(bad_value("txnAppId", value, "name"));
+                    }
+                    "txnAppId" => app_id = Some(value.trim().to_owned()),
+                    "txnVersion" => {
+                        let number = value.trim().parse();
+                        let bad = |_| bad_value("txnVersion", value, "whole number");
+                        app_version = Some(number.map_err(bad)?);
+                    }
+                    "retries" => {
+                        let number = value.trim().parse();
+                        options.retries =
+                            number.map_err(|_| bad_value("retries", value, "whole number"))?;
+                    }
                     // `-- note: it is late` is a comment; a single word before the colon is meant as an option.
                     key if !key.is_empty() && key.chars().all(char::is_alphanumeric) => {
                         return Err(ControlError::UnknownOption(key.to_owned()));
@@ -84,14 +113,27 @@ impl Statement {
             }
             rest = after.trim_start();
         }
+        options.txn = match (app_id, app_version) {
+            (None, None) => None,
+            (Some(id), Some(version)) => Some((id, version)),
+            _ => return Err(ControlError::HalfTxn),
+        };
         let text = rest.trim_end().trim_end_matches(';').trim_end();
         if text.is_empty() {
             return Err(ControlError::Empty);
         }
         Ok(Statement {
             text: text.to_owned(),
-            user_metadata,
+            options,
         })
+    }
+}
+
+fn bad_value(option: &'static str, value: &str, expected: &'static str) -> ControlError {
+    ControlError::OptionValue {
+        option,
+        value: value.trim().to_owned(),
+        expected,
     }
 }
 
@@ -141,11 +183,22 @@ mod tests {
     #[test]
     fn options_come_first() {
         let s = Statement::parse(b"-- userMetadata: ticket 7\nid = 1\n").unwrap();
-        assert_eq!(s.user_metadata.as_deref(), Some("ticket 7"));
+        assert_eq!(s.options.user_metadata.as_deref(), Some("ticket 7"));
         assert_eq!(s.text, "id = 1");
         assert_eq!(
             Statement::parse(b"-- userMeta: x\nid = 1"),
             Err(ControlError::UnknownOption("userMeta".to_owned()))
         );
+        let s = Statement::parse(b"-- txnAppId: job 1\n-- txnVersion: 7\n-- retries: 2\nid = 1\n");
+        let options = s.unwrap().options;
+        assert_eq!(options.txn, Some(("job 1".to_owned(), 7)));
+        assert_eq!(options.retries, 2);
+        for half in ["-- txnAppId: x\nid = 1", "-- txnVersion: 1\nid = 1"] {
+            assert_eq!(Statement::parse(half.as_bytes()), Err(ControlError::HalfTxn));
+        }
+        for bad in ["-- retries: some\nid = 1", "-- txnVersion: x\nid = 1", "-- txnAppId:\nid = 1"] {
+            let parsed = Statement::parse(bad.as_bytes());
+            assert!(matches!(parsed, Err(ControlError::OptionValue { .. })), "{bad}");
+        }
     }
 }

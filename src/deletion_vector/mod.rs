@@ -60,6 +60,8 @@ pub enum VectorFault {
     Trailing { bytes: usize },
     #[error("the log says {declared} rows, the vector has {found}")]
     Cardinality { declared: i64, found: u64 },
+    #[error("nobody has counted the rows of the data file")]
+    Uncounted,
     #[error("row {row} is marked, the data file has {num_records} rows")]
     Row { row: u64, num_records: u64 },
     #[error(transparent)]
@@ -101,6 +103,7 @@ impl Failure for VectorError {
             | VectorFault::Bitmap { .. }
             | VectorFault::Trailing { .. }
             | VectorFault::Cardinality { .. }
+            | VectorFault::Uncounted
             | VectorFault::Row { .. } => Kind::Corrupt,
         }
     }

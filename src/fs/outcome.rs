@@ -46,7 +46,7 @@ impl Outcome {
 
     /// An operation that failed: nothing was committed, unless the error itself says that it can't tell.
     pub(super) fn failed(operation: &str, what: &str, error: &dyn Failure, at: Millis) -> Self {
-        let object = json!({
+        let mut object = json!({
             "outcome": "failed",
             "operation": operation,
             "subject": what,
@@ -54,6 +54,10 @@ impl Outcome {
             "message": error.to_string(),
             "hint": error.hint(),
         });
+        if let Some(object) = object.as_object_mut() {
+            let facts = error.facts().into_iter();
+            object.extend(facts.map(|(key, value)| (key.to_owned(), value)));
+        }
         Outcome {
             text: line(&object),
             at,

@@ -125,9 +125,10 @@ impl Core {
     ) -> FsResult<Opened> {
         if let Control::Verb(verb) = entry {
             if flags.write {
-                let (table, snapshot) = self.table(owner)?;
-                snapshot.check_write().map_err(|e| domain(&e))?;
-                let state = VerbHandle::new(*verb, owner.to_owned(), table, caller);
+                let (table, _) = self.table(owner)?;
+                let base = table.refresh().map_err(|e| domain(&e))?;
+                base.check_write().map_err(|e| domain(&e))?;
+                let state = VerbHandle::new(*verb, owner.to_owned(), table, base, caller);
                 let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
                 return Ok(Opened {
                     fh: self.handles().open(state),

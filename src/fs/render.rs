@@ -223,7 +223,7 @@ fn info(owner: &Path, snapshot: &Snapshot) -> String {
         },
         "features": protocol::feature_names(snapshot.protocol()),
         "writing_refused": writing,
-        "isolation_level": properties::isolation_level(metadata),
+        "isolation_level": properties::isolation_level(metadata).name(),
         "partition_columns": metadata.partition_columns,
         "properties": metadata.configuration,
         "files": totals.files,

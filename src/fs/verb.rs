@@ -12,7 +12,7 @@ use crate::control::{ControlError, Statement};
 use crate::error::Failure;
 use crate::namespace::Verb;
 use crate::ops;
-use crate::table::Table;
+use crate::table::{Snapshot, Table};
 
 /// One open of a verb for writing.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct VerbHandle {
     verb: Verb,
     owner: PathBuf,
     table: Arc<Table>,
+    /// What its statement reads: the newest version when it was opened.
+    base: Arc<Snapshot>,
     uid: u32,
     pending: Vec<u8>,
     /// The process that opened it: only its close says that the statement is whole.
@@ -31,11 +33,18 @@ pub(super) struct VerbHandle {
 }
 
 impl VerbHandle {
-    pub(super) fn new(verb: Verb, owner: PathBuf, table: Arc<Table>, caller: Caller) -> Self {
+    pub(super) fn new(
+        verb: Verb,
+        owner: PathBuf,
+        table: Arc<Table>,
+        base: Arc<Snapshot>,
+        caller: Caller,
+    ) -> Self {
         VerbHandle {
             verb,
             owner,
             table,
+            base,
             uid: caller.uid,
             pending: Vec::new(),
             opener: process_of(caller.pid),
@@ -117,8 +126,11 @@ impl Core {
         let outcome = match state.verb {
             Verb::Delete => ops::delete(
                 &table,
-                &statement.text,
-                statement.user_metadata.as_deref(),
+                &ops::Delete {
+                    predicate: &statement.text,
+                    options: &statement.options,
+                },
+                Some(&state.base),
                 &scratch,
             ),
         };

@@ -217,7 +217,7 @@ impl Core {
                 Ok((None, appended))
             }
             // Somebody else created it at the same moment: this is an append, then (BUGS.md D11).
-            Err(OpError::Table(crate::table::TableError::Conflict { version: 0, .. })) => {
+            Err(OpError::Table(crate::table::TableError::Created)) => {
                 let table = self.catalog.table(&place.table)?;
                 let before = table.snapshot();
                 let appended = ops::append(&table, &request)?;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::{OpError, Report, layout, run};
+use super::{OpError, Report, Start, layout, run};
 use crate::datafile::{Bytes, DataFileError, PreparedFile, RowCheck, Target, location, prepare};
 use crate::engine::Constraints;
 use crate::env::Env;
 use crate::error::Failure as _;
 use crate::log::{Action, Add, Metadata};
 use crate::store::Dir;
-use crate::table::{LiveFile, NAME_TAG, Operation, Snapshot, Staged, Table};
+use crate::table::{LiveFile, NAME_TAG, Operation, Reads, Snapshot, Staged, Table};
 
 /// A file that was dropped into a table's directory.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ pub struct Appended {
 pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> {
     // What one look at the table came to: reused as long as schema and properties are the same.
     let mut placed: Option<(Arc<Snapshot>, Placed)> = None;
-    let outcome = run(table, |base| {
+    let outcome = run(table, Start::default(), |base| {
         let same = placed.as_ref().is_some_and(|(at, _)| {
             at.metadata() == base.metadata() && at.protocol() == base.protocol()
         });
@@ -115,20 +115,22 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
             ),
         ];
         parameters.push(("file", request.name.to_owned()));
-        Ok(Some(Staged {
-            actions,
-            operation: Operation {
-                name: "WRITE",
-                parameters,
-                metrics,
-                user_metadata: None,
-            },
-            blind: replaced.is_none(),
-            absent: match request.replaces {
-                Replaces::IfLive(visible) => Some(visible.to_owned()),
-                Replaces::Nothing | Replaces::Live(_) => None,
-            },
-        }))
+        let operation = Operation {
+            name: "WRITE",
+            parameters,
+            metrics,
+            user_metadata: None,
+        };
+        let reads = match replaced {
+            Some(_) => Reads::Restage,
+            None => Reads::Nothing,
+        };
+        let mut staged = Staged::with(actions, operation, reads);
+        staged.absent = match request.replaces {
+            Replaces::IfLive(visible) => Some(visible.to_owned()),
+            Replaces::Nothing | Replaces::Live(_) => None,
+        };
+        Ok(Some(staged))
     });
     let committed = match outcome {
         Ok(committed) => committed,

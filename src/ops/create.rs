@@ -17,7 +17,7 @@ use crate::table::{Operation, Staged, Table, create, protocol};
 /// Creates a table with the file's schema and the file's rows as version 0.
 ///
 /// # Errors
-/// [`OpError`]; [`crate::table::TableError::Conflict`] at version 0 when somebody else created it meanwhile.
+/// [`OpError`]; [`crate::table::TableError::Created`] when somebody else created it meanwhile.
 pub fn create_from(
     dir: &Dir,
     env: &Env,
@@ -63,9 +63,9 @@ pub fn create_from(
     let placed = Placed::place(&here, &target, None, request)?;
     let mut actions = vec![Action::Protocol(protocol), Action::MetaData(metadata)];
     actions.extend(placed.adds.iter().cloned().map(Action::Add));
-    let staged = Staged {
+    let staged = Staged::append(
         actions,
-        operation: Operation {
+        Operation {
             name: "CREATE TABLE AS SELECT",
             parameters: vec![
                 ("partitionBy", "[]".to_owned()),
@@ -75,9 +75,7 @@ pub fn create_from(
             metrics: placed.metrics(None),
             user_metadata: None,
         },
-        blind: true,
-        absent: None,
-    };
+    );
     match create(dir, env, &staged) {
         Ok(table) => {
             let snapshot = table.snapshot();

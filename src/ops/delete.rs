@@ -1,21 +1,29 @@
 //! DELETE: whole files where the statistics or the partition say so, deletion vectors for the rest, a rewrite
 //! only where the table has no vectors (PROTOCOL.md B, H).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use arrow::array::{Array as _, BooleanArray};
-use serde_json::value::RawValue;
-
-use super::{OpError, Report, kept_files, rewrite, run};
+use super::condition::{self, is_hit};
+use super::{OpError, Options, Report, Start, kept_files, rewrite, run};
 use crate::datafile::Reader;
 use crate::deletion_vector::RowSet;
 use crate::engine::{Predicate, Verdict};
 use crate::log::Action;
-use crate::table::{LiveFile, Operation, Snapshot, Staged, Table, protocol};
+use crate::table::{
+    LiveFile, Operation, ReadSet, Reads, Rows, Snapshot, Staged, Table, Touched, protocol,
+};
+
+/// A DELETE as it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Delete<'a> {
+    /// What follows WHERE; the word itself may be there.
+    pub predicate: &'a str,
+    pub options: &'a Options,
+}
 
 /// Deletes the rows for which a predicate is true. Makes no version when there is none.
 ///
@@ -23,67 +31,40 @@ use crate::table::{LiveFile, Operation, Snapshot, Staged, Table, protocol};
 /// [`OpError`]: nothing was committed and nothing is left behind, unless the outcome itself is unknown.
 pub fn delete(
     table: &Table,
-    predicate: &str,
-    user_metadata: Option<&str>,
+    request: &Delete<'_>,
+    base: Option<&Arc<Snapshot>>,
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
 ) -> Result<Report, OpError> {
-    let started = table.env().now();
     let mut written = Vec::new();
-    let mut metrics = BTreeMap::new();
-    let outcome = run(table, |base| {
+    let start = Start {
+        base: base.cloned(),
+        retries: request.options.retries,
+    };
+    let mut done = None;
+    let outcome = run(table, start, |base| {
         discard(table, &mut written);
-        metrics.clear();
-        base.check_write()?;
-        base.check_append_only()?;
-        let text = strip_where(predicate);
-        let predicate = Predicate::parse(
-            text,
-            base.schema(),
-            base.partition_columns(),
-            table.env().now(),
-        )?;
-        let plan = Plan {
-            table,
-            base,
-            predicate: &predicate,
-            scratch,
-        };
-        let changes = plan.changes()?;
-        if changes.is_empty() {
+        done = request.options.already_done(base);
+        if done.is_some() {
             return Ok(None);
         }
-        let actions = plan.actions(changes, &mut metrics, &mut written)?;
-        metrics.insert("executionTimeMs", elapsed(table, started));
-        let parameters = vec![(
-            "predicate",
-            serde_json::json!([format!("({text})")]).to_string(),
-        )];
-        Ok(Some(Staged {
-            actions,
-            operation: Operation {
-                name: "DELETE",
-                parameters,
-                metrics: metrics.clone(),
-                user_metadata: user_metadata.map(str::to_owned),
-            },
-            blind: false,
-            absent: None,
-        }))
+        stage(table, base, request, scratch, &mut written)
     });
     match outcome {
-        Ok(committed) => {
-            let snapshot = committed.map(|(snapshot, _)| snapshot);
-            if snapshot.is_none() {
-                metrics.insert("numDeletedRows", 0);
-            }
+        Ok(Some((snapshot, staged))) => Ok(Report {
+            operation: "DELETE",
+            version: Some(snapshot.version()),
+            metrics: staged.operation.metrics,
+            note: None,
+            snapshot: Some(snapshot),
+        }),
+        Ok(None) => {
+            let nothing = || "no row matches: no version was made".to_owned();
             Ok(Report {
                 operation: "DELETE",
-                version: snapshot.as_ref().map(|s| s.version()),
-                metrics,
-                note: snapshot
-                    .is_none()
-                    .then(|| "no row matches: no version was made".to_owned()),
-                snapshot,
+                version: None,
+                metrics: BTreeMap::from([("numDeletedRows", 0)]),
+                note: Some(done.unwrap_or_else(nothing)),
+                snapshot: None,
             })
         }
         Err(error) => {
@@ -93,6 +74,51 @@ pub fn delete(
             Err(error)
         }
     }
+}
+
+/// What a DELETE does to one snapshot; `None` when no row matches. `written` gets the files that it has made.
+///
+/// # Errors
+/// [`OpError`].
+pub(super) fn stage(
+    table: &Table,
+    base: &Arc<Snapshot>,
+    request: &Delete<'_>,
+    scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
+    written: &mut Vec<String>,
+) -> Result<Option<Staged>, OpError> {
+    let started = table.env().now();
+    base.check_write()?;
+    base.check_append_only()?;
+    let text = strip_where(request.predicate);
+    let predicate = Predicate::parse(text, base.schema(), base.partition_columns(), started)?;
+    let plan = Plan {
+        table,
+        base,
+        predicate: &predicate,
+        scratch,
+    };
+    let (changes, files) = plan.changes()?;
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let mut operation = Operation::new("DELETE");
+    operation.user_metadata.clone_from(&request.options.user_metadata);
+    operation.parameters = vec![(
+        "predicate",
+        serde_json::json!([format!("({text})")]).to_string(),
+    )];
+    let reads = ReadSet {
+        conditions: vec![condition::shared(&predicate)],
+        files,
+        ..ReadSet::default()
+    };
+    let mut staged = Staged::with(Vec::new(), operation, Reads::Known(reads));
+    plan.effects(changes, &mut staged, written)?;
+    staged.actions.extend(request.options.actions(table.env()));
+    let metrics = &mut staged.operation.metrics;
+    metrics.insert("executionTimeMs", elapsed(table, started));
+    Ok(Some(staged))
 }
 
 fn elapsed(table: &Table, started: i64) -> u64 {
@@ -127,10 +153,14 @@ struct Change {
 }
 
 enum Effect {
-    /// Every live row goes.
+    /// Every live row goes, without having been looked at.
     Remove,
-    /// These rows are dead afterwards, those that were before included; with the physical rows of the file.
-    Mark(RowSet, u64),
+    Mark {
+        dead: RowSet,
+        /// Live rows that go.
+        rows: RowSet,
+        physical: u64,
+    },
 }
 
 struct Plan<'a> {
@@ -141,9 +171,11 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The files that lose rows, in the order of their paths.
-    fn changes(&self) -> Result<Vec<Change>, OpError> {
+    /// The files that lose rows, in the order of their paths, and all that were looked at.
+    fn changes(&self) -> Result<(Vec<Change>, BTreeSet<String>), OpError> {
         let work = kept_files(self.base, self.predicate)?;
+        let read = work.iter().map(|(file, _)| file.path.key().to_owned());
+        let read = read.collect();
         // Columns are evaluated file by file; a core each.
         let next = AtomicUsize::new(0);
         let results: Mutex<BTreeMap<usize, Result<Option<Change>, OpError>>> = Mutex::default();
@@ -177,7 +209,7 @@ impl Plan<'_> {
         for (_, result) in results {
             changes.extend(result?);
         }
-        Ok(changes)
+        Ok((changes, read))
     }
 
     fn change(&self, file: &Arc<LiveFile>, verdict: Verdict) -> Result<Option<Change>, OpError> {
@@ -199,7 +231,7 @@ impl Plan<'_> {
         let dead = self.table.dead_rows(file)?;
         let reader = self.reader(file, self.predicate.columns(), &dead)?;
         let physical = reader.physical_rows();
-        let mut marked = dead.clone();
+        let mut marked = RowSet::new();
         for batch in reader {
             let (batch, positions) = batch.map_err(|e| rewrite::in_file(file, e))?;
             let hits = self.predicate.evaluate(&batch)?;
@@ -209,11 +241,14 @@ impl Plan<'_> {
                 }
             }
         }
-        let deleted = marked.len() - dead.len();
-        let what = match deleted {
-            0 => return Ok(None),
-            _ if marked.len() == physical => Effect::Remove,
-            _ => Effect::Mark(marked, physical),
+        let deleted = marked.len();
+        if deleted == 0 {
+            return Ok(None);
+        }
+        let what = Effect::Mark {
+            dead,
+            rows: marked,
+            physical,
         };
         Ok(Some(Change {
             file: Arc::clone(file),
@@ -232,16 +267,17 @@ impl Plan<'_> {
         rewrite::open(self.table, base, file, base.schema(), columns, dead)
     }
 
-    /// The actions of all changes; `written` gets what is on the disk for them.
-    fn actions(
+    /// What the changes come to; `written` gets what is on the disk for them.
+    fn effects(
         &self,
         changes: Vec<Change>,
-        metrics: &mut BTreeMap<&'static str, u64>,
+        staged: &mut Staged,
         written: &mut Vec<String>,
-    ) -> Result<Vec<Action>, OpError> {
+    ) -> Result<(), OpError> {
         let vectors = protocol::supports(self.base.protocol(), "deletionVectors")
             && protocol::flag(self.base.metadata(), "delta.enableDeletionVectors");
         let now = self.table.env().now();
+        let metrics = &mut staged.operation.metrics;
         let mut count = |key, by: u64| *metrics.entry(key).or_insert(0) += by;
         for key in [
             "numRemovedFiles",
@@ -251,84 +287,51 @@ impl Plan<'_> {
         ] {
             count(key, 0);
         }
-        let mut actions = Vec::new();
-        let mut marks = Vec::new();
-        for change in changes {
-            let add = &change.file.add;
-            count("numDeletedRows", change.deleted);
-            match change.what {
-                Effect::Remove => {
-                    count("numRemovedFiles", 1);
-                    count("numRemovedBytes", u64::try_from(add.size).unwrap_or(0));
-                    if add.deletion_vector.is_some() {
-                        count("numDeletionVectorsRemoved", 1);
-                    }
-                    actions.push(Action::Remove(add.to_remove(now, true)));
+        for Change {
+            file,
+            deleted,
+            what,
+        } in changes
+        {
+            count("numDeletedRows", deleted);
+            let (dead, rows, physical) = match what {
+                Effect::Remove => (None, Rows::All, None),
+                // Without vectors the whole file is rewritten or goes.
+                Effect::Mark {
+                    dead,
+                    rows,
+                    physical,
+                } if vectors || dead.len() + rows.len() == physical => {
+                    (Some(dead), Rows::These(rows), Some(physical))
                 }
-                Effect::Mark(rows, physical) if vectors => {
-                    count("numDeletionVectorsAdded", 1);
-                    if add.deletion_vector.is_some() {
-                        count("numDeletionVectorsRemoved", 1);
-                        count("numDeletionVectorsUpdated", 1);
-                    }
-                    actions.push(Action::Remove(add.to_remove(now, true)));
-                    marks.push((change.file, rows, physical));
-                }
-                Effect::Mark(rows, _) => {
+                Effect::Mark { dead, rows, .. } => {
                     if protocol::flag(self.base.metadata(), "delta.enableChangeDataFeed") {
-                        let path = change.file.visible.to_string();
+                        let path = file.visible.to_string();
                         return Err(OpError::FeedNeedsVectors { path });
                     }
+                    let (table, base) = (self.table, self.base);
+                    let gone = dead | rows;
+                    let (copy, kept) =
+                        rewrite::copy(table, base, &file, &gone, self.scratch, written)?;
                     count("numRemovedFiles", 1);
-                    count("numRemovedBytes", u64::try_from(add.size).unwrap_or(0));
-                    let (copy, kept) = rewrite::copy(
-                        self.table,
-                        self.base,
-                        &change.file,
-                        &rows,
-                        self.scratch,
-                        written,
-                    )?;
+                    count("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0));
                     count("numAddedFiles", 1);
                     count("numAddedBytes", u64::try_from(copy.size).unwrap_or(0));
                     count("numCopiedRows", kept);
-                    actions.push(Action::Remove(add.to_remove(now, true)));
-                    actions.push(Action::Add(copy));
+                    let remove = file.add.to_remove(now, true);
+                    staged.actions.push(Action::Remove(remove));
+                    staged.actions.push(Action::Add(copy));
+                    continue;
                 }
-            }
+            };
+            staged.touched.push(Touched {
+                file,
+                dead,
+                rows,
+                read: RowSet::new(),
+                physical,
+            });
         }
-        if !marks.is_empty() {
-            let sets: Vec<&RowSet> = marks.iter().map(|(_, rows, _)| rows).collect();
-            let (path, descriptors) = self.table.write_vectors(&sets)?;
-            written.push(path);
-            for ((file, _, physical), descriptor) in marks.into_iter().zip(descriptors) {
-                let mut add = file.add.clone();
-                add.stats = Some(loose_stats(add.stats.as_deref(), physical));
-                add.deletion_vector = Some(descriptor);
-                add.data_change = true;
-                actions.push(Action::Add(add));
-            }
-        }
-        Ok(actions)
+        Ok(())
     }
-}
-
-fn is_hit(hits: &BooleanArray, index: usize) -> bool {
-    index < hits.len() && hits.is_valid(index) && hits.value(index)
-}
-
-/// Statistics of a file with a vector: they count physical rows, and their bounds are outer ones (PROTOCOL.md B).
-/// Numbers keep their text: a decimal bound has more digits than a float.
-fn loose_stats(stats: Option<&str>, physical: u64) -> String {
-    let mut fields: BTreeMap<String, Box<RawValue>> = stats
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let raw = |text: String| RawValue::from_string(text).ok();
-    if let Some(count) = raw(physical.to_string()) {
-        fields.insert("numRecords".to_owned(), count);
-    }
-    if let Some(loose) = raw("false".to_owned()) {
-        fields.insert("tightBounds".to_owned(), loose);
-    }
-    serde_json::to_string(&fields).unwrap_or_default()
 }

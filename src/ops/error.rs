@@ -81,6 +81,13 @@ impl Failure for OpError {
         }
     }
 
+    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+        match self {
+            OpError::Table(e) => e.facts(),
+            _ => Vec::new(),
+        }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             OpError::Table(e) => e.hint(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{OpError, Report, run};
+use super::{OpError, Report, Start, run};
 use crate::log::Action;
-use crate::table::{DataPath, LiveFile, NAME_TAG, Operation, Staged, Table};
+use crate::table::{DataPath, LiveFile, NAME_TAG, Operation, Reads, Staged, Table};
 
 /// Removes a live file with all its rows, whatever its deletion vector is by then.
 ///
@@ -12,7 +12,7 @@ use crate::table::{DataPath, LiveFile, NAME_TAG, Operation, Staged, Table};
 /// [`OpError::Gone`] when it is not live any more; [`OpError::Table`].
 pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
     let mut metrics = BTreeMap::new();
-    let committed = run(table, |base| {
+    let committed = run(table, Start::default(), |base| {
         base.check_write()?;
         let file = base
             .live_file(path)
@@ -25,9 +25,9 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
             metrics.insert("numDeletedRows", rows);
         }
         let now = table.env().now();
-        Ok(Some(Staged {
-            actions: vec![Action::Remove(file.add.to_remove(now, true))],
-            operation: Operation {
+        Ok(Some(Staged::with(
+            vec![Action::Remove(file.add.to_remove(now, true))],
+            Operation {
                 name: "DELETE",
                 parameters: vec![
                     ("predicate", "[]".to_owned()),
@@ -36,9 +36,8 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
                 metrics: metrics.clone(),
                 user_metadata: None,
             },
-            blind: false,
-            absent: None,
-        }))
+            Reads::Restage,
+        )))
     })?;
     Ok(report("DELETE", committed, metrics))
 }
@@ -48,7 +47,7 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
 /// # Errors
 /// [`OpError::Gone`] when it is not live any more; [`OpError::Table`].
 pub fn rename(table: &Table, path: &DataPath, name: &str) -> Result<Report, OpError> {
-    let committed = run(table, |base| {
+    let committed = run(table, Start::default(), |base| {
         base.check_write()?;
         let file = base
             .live_file(path)
@@ -58,17 +57,16 @@ pub fn rename(table: &Table, path: &DataPath, name: &str) -> Result<Report, OpEr
         add.tags
             .get_or_insert_default()
             .insert(NAME_TAG.to_owned(), Some(name.to_owned()));
-        Ok(Some(Staged {
-            actions: vec![Action::Add(add)],
-            operation: Operation {
+        Ok(Some(Staged::with(
+            vec![Action::Add(add)],
+            Operation {
                 name: "RENAME FILE",
                 parameters: vec![("from", file.visible.to_string()), ("to", name.to_owned())],
                 metrics: BTreeMap::new(),
                 user_metadata: None,
             },
-            blind: false,
-            absent: None,
-        }))
+            Reads::Restage,
+        )))
     })?;
     Ok(report("RENAME FILE", committed, BTreeMap::new()))
 }

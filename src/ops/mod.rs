@@ -5,6 +5,7 @@
 mod append;
 mod checkpoint;
 mod cleanup;
+mod condition;
 mod create;
 mod delete;
 mod error;
@@ -12,6 +13,7 @@ mod files;
 mod layout;
 #[cfg(test)]
 mod log_testing;
+mod options;
 mod prune;
 mod rewrite;
 mod scan;
@@ -23,13 +25,15 @@ pub use append::{Append, Appended, Replaces, append};
 pub use checkpoint::checkpoint;
 pub use cleanup::{Cleaned, Kept, cleanup};
 pub use create::create_from;
-pub use delete::delete;
+pub use delete::{Delete, delete};
 pub use error::OpError;
 pub use files::{remove, rename};
+pub use options::Options;
 pub use prune::kept_files;
 pub use scan::{Scan, scan};
 
 use crate::env::Millis;
+use crate::failpoint::{self, Point};
 use crate::table::{Outcome, Snapshot, Staged, Table, TableError};
 
 /// How long an operation goes on when others are first, each time with a new look.
@@ -48,24 +52,45 @@ pub struct Report {
     pub snapshot: Option<Arc<Snapshot>>,
 }
 
+/// Where an operation begins, and what it does about a conflict.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Start {
+    /// The snapshot that it reads; `None` for the newest one.
+    base: Option<Arc<Snapshot>>,
+    /// How often it is run again on the newest version after a conflict.
+    retries: u32,
+}
+
 /// Stages and commits until it is committed or fails for good. `stage` gives `None` when there is nothing to do;
 /// what it has written must be removed by itself when it is asked again.
 fn run(
     table: &Table,
+    start: Start,
     mut stage: impl FnMut(&Arc<Snapshot>) -> Result<Option<Staged>, OpError>,
 ) -> Result<Option<(Arc<Snapshot>, Staged)>, OpError> {
     let env = table.env();
     let started = env.now();
-    let mut base = table.refresh()?;
+    let mut base = match start.base {
+        Some(base) => base,
+        None => table.refresh()?,
+    };
+    let mut retries = start.retries;
     let mut attempts = 0;
     loop {
-        let Some(staged) = stage(&base)? else {
+        let Some(mut staged) = stage(&base)? else {
             return Ok(None);
         };
         attempts += 1;
-        match table.commit(&base, &staged)? {
-            Outcome::Committed(snapshot) => return Ok(Some((snapshot, staged))),
-            Outcome::Raced(newest) => base = newest,
+        failpoint::hit(Point::DataWritten);
+        match table.commit(&base, &mut staged) {
+            Ok(Outcome::Committed(snapshot)) => return Ok(Some((snapshot, staged))),
+            Ok(Outcome::Superseded(_)) => return Ok(None),
+            Ok(Outcome::Raced(newest)) => base = newest,
+            Err(TableError::Conflict(_)) if retries > 0 => {
+                retries -= 1;
+                base = table.refresh()?;
+            }
+            Err(error) => return Err(error.into()),
         }
         let millis = env.now().saturating_sub(started);
         if millis > DEADLINE_MS {

@@ -100,7 +100,7 @@ fn committed() -> (Made, Table, Value) {
     let table = made.open().unwrap();
     let base = table.snapshot();
     assert!(matches!(
-        table.commit(&base, &append("a")),
+        table.commit(&base, &mut append("a")),
         Ok(Outcome::Committed(_))
     ));
     let body = std::fs::read(made.log().join(LogName::crc(1))).unwrap();
@@ -133,7 +133,7 @@ fn a_checksum_that_is_there_stays() {
     let table = made.open().unwrap();
     let path = made.log().join(LogName::crc(1));
     std::fs::write(&path, "theirs").unwrap();
-    let outcome = table.commit(&table.snapshot(), &append("a"));
+    let outcome = table.commit(&table.snapshot(), &mut append("a"));
     assert!(matches!(outcome, Ok(Outcome::Committed(_))));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
     assert!(matches!(
@@ -143,7 +143,7 @@ fn a_checksum_that_is_there_stays() {
     // Nor does a commit fail where none can be written.
     let path = made.log().join(LogName::crc(2));
     std::fs::create_dir(&path).unwrap();
-    let outcome = table.commit(&table.snapshot(), &append("b"));
+    let outcome = table.commit(&table.snapshot(), &mut append("b"));
     assert!(matches!(outcome, Ok(Outcome::Committed(_))));
 }
 

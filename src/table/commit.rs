@@ -1,122 +1,223 @@
-//! The only door to the log (PROTOCOL.md G): put-if-absent, re-numbering of blind appends, read-back of an
-//! unknown outcome. What a version carries beside its caller's actions is made here, for each attempt: commitInfo,
-//! in-commit timestamp, row ids, checksum.
+//! The only door to the log (PROTOCOL.md G): put-if-absent, conflict checks and rebase over the versions of others,
+//! group commit of appends, read-back of an unknown outcome. What a version carries beside its caller's actions is
+//! made here, for each attempt: commitInfo, in-commit timestamp, row ids, checksum.
 //!
-//! # Why a race without reads is re-numbered here and every other one is handed back
-//! A blind append read nothing but schema and protocol; as long as these are the same objects its actions are
-//! right for the next number, too. Anything that read rows must look again: its caller stages it anew.
+//! # Why a blind append is not judged
+//! It read nothing but schema and protocol; as long as these are the same objects its actions are right for the next
+//! number, too, however many versions lie between. Everything else follows the versions one by one.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::conflict::{Class, Conflict, Reason};
+use super::rebase::Rebase;
 use super::segment::{LogFile, modified_ms};
+use super::txn::{Level, MOVES, Staged};
 use super::validate::{Rules, validate};
+use super::vectors::Prepared;
 use super::{
-    Known, Snapshot, Table, TableError, checksum, properties, protocol, row_ids, segment,
+    Known, Snapshot, Table, TableError, checksum, group, protocol, row_ids, segment,
     temporary_name,
 };
 use crate::env::{Env, Millis};
+use crate::failpoint::{self, Point};
 use crate::log::{Action, CommitInfo, LOG_DIR, LogName, Metadata, Protocol, write_commit};
 use crate::store::{Dir, Put, StoreError};
 
 /// How long one commit may go on losing races.
-const DEADLINE_MS: Millis = 60_000;
+pub(super) const DEADLINE_MS: Millis = 60_000;
 /// Longest pause between two attempts.
 const PAUSE_MS: u64 = 20;
+/// After as many lost races the commits of this process wait until the transaction has followed.
+const PATIENCE: u32 = 3;
 
-/// What `commitInfo` says of a commit.
-#[derive(Debug, Clone)]
-pub struct Operation {
-    /// `WRITE`, `DELETE`, …
-    pub name: &'static str,
-    /// Values are text or JSON in text, as Delta Spark has them.
-    pub parameters: Vec<(&'static str, String)>,
-    pub metrics: BTreeMap<&'static str, u64>,
-    pub user_metadata: Option<String>,
-}
-
-/// Actions that wait for a version.
-#[derive(Debug, Clone)]
-pub struct Staged {
-    pub actions: Vec<Action>,
-    pub operation: Operation,
-    /// Only adds, and nothing of the table was read.
-    pub blind: bool,
-    /// A visible name that must not be live when it is committed: the file would have replaced it.
-    pub absent: Option<String>,
-}
-
-/// What became of an attempt.
+/// What became of a transaction.
 #[derive(Debug)]
 #[must_use]
 pub enum Outcome {
     Committed(Arc<Snapshot>),
-    /// Somebody else's version came first; this is the newest one. Nothing was committed.
+    /// Somebody else's version came first, and the transaction has to be staged again; this is the newest one.
+    /// Nothing was committed.
     Raced(Arc<Snapshot>),
+    /// Others have done what was left to do: no version was made.
+    Superseded(Arc<Snapshot>),
 }
 
 impl Table {
-    /// Commits `staged`, which was made against `base`.
+    /// Commits `staged`, which was made against `base`; carries it over the versions of others first. Afterwards
+    /// `staged` is what was committed.
     ///
     /// # Errors
-    /// [`TableError::Contention`] when a blind append lost for a minute, [`TableError::Unknown`] when the store
-    /// failed in a way that does not tell, [`TableError::Malformed`] when the actions break the protocol.
-    pub fn commit(&self, base: &Arc<Snapshot>, staged: &Staged) -> Result<Outcome, TableError> {
+    /// [`TableError::Conflict`] when a version of others is in the way, [`TableError::Contention`] when it lost races
+    /// for a minute, [`TableError::Unknown`] when the store failed in a way that does not tell,
+    /// [`TableError::Malformed`] when the actions break the protocol. Files that were made here for the transaction
+    /// are gone then, unless the outcome is unknown; those that its caller made are not.
+    pub fn commit(&self, base: &Arc<Snapshot>, staged: &mut Staged) -> Result<Outcome, TableError> {
+        if group::fits(staged) {
+            return self.commit_in_group(base, staged);
+        }
+        let mut prepared = Prepared::default();
+        let outcome = self.commit_alone(base, staged, &mut prepared);
+        match &outcome {
+            Ok(Outcome::Committed(_)) => staged.operation.metrics = prepared.metrics(staged),
+            Err(TableError::Unknown { .. }) => {}
+            Ok(Outcome::Raced(_) | Outcome::Superseded(_)) | Err(_) => prepared.discard(self),
+        }
+        outcome
+    }
+
+    fn commit_alone(
+        &self,
+        base: &Arc<Snapshot>,
+        staged: &mut Staged,
+        prepared: &mut Prepared,
+    ) -> Result<Outcome, TableError> {
         let started = self.env.now();
-        let _turn = self
+        let txn_id = self.env.uuid().to_string();
+        let mut rebase = Rebase::new(self, base, staged);
+        let mut lost: u32 = 0;
+        *prepared = Prepared::of(self, staged)?;
+        loop {
+            let mut turn = (lost >= PATIENCE).then(|| self.turn()).transpose()?;
+            match self.follow(&mut rebase, base, staged, prepared, &txn_id)? {
+                Followed::Raced(newest) => return Ok(Outcome::Raced(newest)),
+                Followed::Ours(version) => {
+                    // It is committed: that it can't be looked at is no failure of it.
+                    let after = self.at(version).map_err(|e| TableError::Unknown {
+                        version,
+                        reason: e.to_string(),
+                    })?;
+                    return Ok(Outcome::Committed(after));
+                }
+                Followed::Newest => {}
+            }
+            if staged.is_empty() {
+                return Ok(Outcome::Superseded(Arc::clone(rebase.view())));
+            }
+            if prepared.is_stale() {
+                *prepared = Prepared::of(self, staged)?;
+            }
+            if turn.is_none() {
+                turn = Some(self.turn()?);
+            }
+            let newest = self.snapshot();
+            if newest.version() == rebase.view().version() {
+                rebase.stand_on(newest);
+                let attempt = Attempt {
+                    staged,
+                    prepared,
+                    level: rebase.level(),
+                    txn_id: &txn_id,
+                    read_version: base.version(),
+                };
+                if let Some(after) = self.attempt(rebase.view(), &attempt)? {
+                    return Ok(Outcome::Committed(after));
+                }
+            }
+            drop(turn);
+            lost += 1;
+            let millis = self.env.now().saturating_sub(started);
+            if millis > DEADLINE_MS {
+                return Err(TableError::Contention {
+                    attempts: lost,
+                    millis,
+                });
+            }
+            if lost > 1 {
+                self.env
+                    .pause(Duration::from_millis(self.env.below(PAUSE_MS)));
+            }
+        }
+    }
+
+    /// The turn to commit: one of this process at a time, since waiting here is cheaper than losing a race. A log that
+    /// was rolled back or made anew behind us must not get a gap, or another table's commit.
+    pub(super) fn turn(&self) -> Result<MutexGuard<'_, ()>, TableError> {
+        let turn = self
             .committing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // A log that was rolled back or made anew behind us must not get a gap, or another table's commit.
         let known = self.known();
         if !self.is_same_log(&known) || self.is_behind_checkpoint(&known) {
             self.refresh()?;
         }
-        let txn_id = self.env.uuid().to_string();
-        let mut base = Arc::clone(base);
-        let mut attempts: u32 = 0;
+        Ok(turn)
+    }
+
+    /// Carries a transaction to the newest version.
+    fn follow(
+        &self,
+        rebase: &mut Rebase<'_>,
+        base: &Arc<Snapshot>,
+        staged: &mut Staged,
+        prepared: &mut Prepared,
+        txn_id: &str,
+    ) -> Result<Followed, TableError> {
+        let newest = self.refresh()?;
+        let goes_on = newest.metadata().id == base.metadata().id
+            && newest.version() >= rebase.view().version();
+        if !goes_on {
+            return Err(made_anew(&newest).into());
+        }
+        if matches!(staged.reads, super::Reads::Restage) {
+            let same = newest.version() == base.version();
+            return Ok(if same { Followed::Newest } else { Followed::Raced(newest) });
+        }
         loop {
-            let newest = self.snapshot();
-            if newest.version() != base.version() || newest.metadata().id != base.metadata().id {
-                if newest.version() < base.version() || !renumbers(staged, &base, &newest) {
-                    return Ok(Outcome::Raced(newest));
+            let version = rebase.view().version().saturating_add(1);
+            let Some(commit) = segment::read_commit(&self.dir, version)? else {
+                if version <= newest.version() {
+                    // Cleaned up: nobody can tell any more what was in the way.
+                    return Err(TableError::Forgotten {
+                        version,
+                        earliest: None,
+                    });
                 }
-                base = newest;
+                return Ok(Followed::Newest);
+            };
+            if is_ours(&commit.actions, txn_id) {
+                return Ok(Followed::Ours(version));
             }
-            attempts += 1;
-            let version = base.version().saturating_add(1);
-            let actions = complete(&self.dir, &self.env, Some(&base), staged, &txn_id)?;
-            match put_commit(
-                &self.dir,
-                &self.env,
-                version,
-                &txn_id,
-                &write_commit(&actions),
-            )? {
-                Put::Created => {
-                    let adopted = self.adopt(&base, version, actions, &txn_id);
-                    return adopted.map(Outcome::Committed);
+            if staged
+                .absent
+                .as_ref()
+                .is_some_and(|name| newest.named(name).is_some())
+            {
+                return Ok(Followed::Raced(newest));
+            }
+            if rebase.follow(staged, &commit, version)? {
+                prepared.discard(self);
+            }
+        }
+    }
+
+    /// One attempt at the version after `base`, which is the newest one that is known. `None` when somebody else was
+    /// first. The caller has the turn.
+    pub(super) fn attempt(
+        &self,
+        base: &Arc<Snapshot>,
+        attempt: &Attempt<'_>,
+    ) -> Result<Option<Arc<Snapshot>>, TableError> {
+        let version = base.version().saturating_add(1);
+        let actions = complete(&self.dir, &self.env, Some(base), attempt)?;
+        let body = write_commit(&actions);
+        match put_commit(&self.dir, &self.env, version, attempt.txn_id, &body)? {
+            Put::Created => {
+                failpoint::hit(Point::Committed);
+                let adopted = self.adopt(base, version, actions, attempt.txn_id);
+                adopted.map(Some)
+            }
+            Put::Exists => {
+                let newest = self.refresh()?;
+                if newest.version() < version {
+                    // A version that is there but does not count: refresh has said why, or it is gone.
+                    return Err(TableError::NoSuchVersion(version));
                 }
-                Put::Exists => {
-                    let newest = self.refresh()?;
-                    if newest.version() < version {
-                        // A version that is there but does not count: refresh has said why, or it is gone.
-                        return Err(TableError::NoSuchVersion(version));
-                    }
-                }
-            }
-            let millis = self.env.now().saturating_sub(started);
-            if millis > DEADLINE_MS {
-                return Err(TableError::Contention { attempts, millis });
-            }
-            if attempts > 1 {
-                self.env
-                    .pause(Duration::from_millis(self.env.below(PAUSE_MS)));
+                Ok(None)
             }
         }
     }
@@ -143,6 +244,7 @@ impl Table {
                 reason: e.to_string(),
             })?;
         checksum::write(&self.dir, &self.env, &next, txn_id);
+        failpoint::hit(Point::Checksummed);
         Ok(self.learn(Known {
             snapshot: Arc::new(next),
             file: inode,
@@ -151,13 +253,54 @@ impl Table {
     }
 }
 
+/// How far a transaction has come.
+enum Followed {
+    /// It stands on the newest version.
+    Newest,
+    /// It has to be staged again.
+    Raced(Arc<Snapshot>),
+    /// A version is its own: the answer to the attempt got lost.
+    Ours(u64),
+}
+
+/// What one attempt commits.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) staged: &'a Staged,
+    pub(super) prepared: &'a Prepared,
+    pub(super) level: Level,
+    pub(super) txn_id: &'a str,
+    /// The version that the transaction has read, for commitInfo.
+    pub(super) read_version: u64,
+}
+
+/// The table is another one than that which the transaction has read.
+pub(super) fn made_anew(newest: &Snapshot) -> Conflict {
+    Conflict {
+        class: Class::ProtocolChanged,
+        version: newest.version(),
+        operation: "CREATE TABLE".to_owned(),
+        timestamp: newest.timestamp(),
+        file: None,
+        rows: None,
+        reason: Reason::OtherTable,
+    }
+}
+
 /// Creates a table in `dir` with `staged` as version 0.
 ///
 /// # Errors
-/// [`TableError::Conflict`] when somebody else created it at the same moment: nothing was committed.
+/// [`TableError::Created`] when somebody else created it at the same moment: nothing was committed.
 pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError> {
     let txn_id = env.uuid().to_string();
-    let actions = complete(dir, env, None, staged, &txn_id)?;
+    let attempt = Attempt {
+        staged,
+        prepared: &Prepared::default(),
+        level: Level::WriteSerializable,
+        txn_id: &txn_id,
+        read_version: 0,
+    };
+    let actions = complete(dir, env, None, &attempt)?;
     match dir.create_dir(Path::new(LOG_DIR)) {
         Err(StoreError::Io { source, .. })
             if source.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -176,10 +319,7 @@ pub fn create(dir: &Dir, env: &Env, staged: &Staged) -> Result<Table, TableError
             }
             Ok(table)
         }
-        Put::Exists => Err(TableError::Conflict {
-            version: 0,
-            operation: "another CREATE TABLE".to_owned(),
-        }),
+        Put::Exists => Err(TableError::Created),
     }
 }
 
@@ -189,9 +329,9 @@ fn complete(
     dir: &Dir,
     env: &Env,
     base: Option<&Snapshot>,
-    staged: &Staged,
-    txn_id: &str,
+    attempt: &Attempt<'_>,
 ) -> Result<Vec<Action>, TableError> {
+    let staged = attempt.staged;
     let version = base.map_or(0, |b| b.version().saturating_add(1));
     // Nobody reads a file name with a higher one.
     if i64::try_from(version).is_err() {
@@ -202,6 +342,7 @@ fn complete(
         });
     }
     let mut actions = staged.actions.clone();
+    actions.extend_from_slice(&attempt.prepared.actions);
     let protocol = staged.actions.iter().find_map(|a| match a {
         Action::Protocol(p) => Some(p),
         _ => None,
@@ -236,18 +377,16 @@ fn complete(
         version,
         protocol,
         metadata: &metadata,
-        blind: staged.blind,
+        blind: staged.is_blind(),
     };
     validate(&rules, &actions)?;
     let told = Told {
         now,
         stamp,
-        read_version: base.map(Snapshot::version),
-        isolation_level: properties::isolation_level(base.map_or(&metadata, |b| b.metadata())),
+        read_version: base.map(|_| attempt.read_version),
         preserves_rows: protocol::row_tracking_enabled(protocol, &metadata),
-        txn_id,
     };
-    actions.insert(0, Action::CommitInfo(commit_info(staged, &told)));
+    actions.insert(0, Action::CommitInfo(commit_info(attempt, &told)));
     Ok(actions)
 }
 
@@ -293,6 +432,7 @@ fn put_commit(
 ) -> Result<Put, TableError> {
     let path = Path::new(LOG_DIR).join(LogName::commit(version));
     let temporary = temporary_name(env);
+    failpoint::hit(Point::BeforeCommit);
     match dir.put_if_absent(&path, temporary.as_ref(), body) {
         Ok(Put::Created) => Ok(Put::Created),
         // Some file systems repeat a link that has landed, and then it is there already.
@@ -330,30 +470,19 @@ fn is_ours(actions: &[Action], txn_id: &str) -> bool {
     })
 }
 
-/// Whether actions made for `base` are as right after `newest`.
-fn renumbers(staged: &Staged, base: &Snapshot, newest: &Snapshot) -> bool {
-    let absent = staged
-        .absent
-        .as_ref()
-        .is_none_or(|name| newest.named(name).is_none());
-    staged.blind
-        && absent
-        && base.metadata() == newest.metadata()
-        && base.protocol() == newest.protocol()
-}
-
 /// What commitInfo says beside the operation.
-struct Told<'a> {
+struct Told {
     now: Millis,
     stamp: Option<Millis>,
     read_version: Option<u64>,
-    isolation_level: &'a str,
     /// Rows keep their ids where they are written again.
     preserves_rows: bool,
-    txn_id: &'a str,
 }
 
-fn commit_info(staged: &Staged, told: &Told<'_>) -> CommitInfo {
+fn commit_info(attempt: &Attempt<'_>, told: &Told) -> CommitInfo {
+    let Attempt {
+        staged, prepared, ..
+    } = *attempt;
     let operation = &staged.operation;
     let mut info = Map::new();
     if let Some(stamp) = told.stamp {
@@ -370,10 +499,10 @@ fn commit_info(staged: &Staged, told: &Told<'_>) -> CommitInfo {
     if let Some(version) = told.read_version {
         info.insert("readVersion".to_owned(), version.into());
     }
-    info.insert("isolationLevel".to_owned(), told.isolation_level.into());
-    info.insert("isBlindAppend".to_owned(), staged.blind.into());
-    let metrics: Map<String, Value> = operation
-        .metrics
+    info.insert("isolationLevel".to_owned(), attempt.level.name().into());
+    info.insert("isBlindAppend".to_owned(), staged.is_blind().into());
+    let metrics: Map<String, Value> = prepared
+        .metrics(staged)
         .iter()
         .map(|(k, v)| ((*k).to_owned(), Value::from(v.to_string())))
         .collect();
@@ -389,6 +518,9 @@ fn commit_info(staged: &Staged, told: &Told<'_>) -> CommitInfo {
         "engineInfo".to_owned(),
         concat!("deltafs/", env!("CARGO_PKG_VERSION")).into(),
     );
-    info.insert("txnId".to_owned(), told.txn_id.into());
+    if let Some(moves) = prepared.moves(staged) {
+        info.insert(MOVES.to_owned(), moves);
+    }
+    info.insert("txnId".to_owned(), attempt.txn_id.into());
     CommitInfo(info)
 }

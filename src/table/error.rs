@@ -1,5 +1,6 @@
 //! What can go wrong with a table.
 
+use super::Conflict;
 use crate::deletion_vector::VectorError;
 use crate::error::{Failure, Kind};
 use crate::log::LogError;
@@ -67,8 +68,10 @@ pub enum TableError {
     AppendOnly,
     #[error("the file {0} of the log is not inside the table's directory")]
     Outside(String),
-    #[error("version {version} was created by somebody else at the same moment ({operation})")]
-    Conflict { version: u64, operation: String },
+    #[error("{0}")]
+    Conflict(Box<Conflict>),
+    #[error("the table was created by somebody else at the same moment")]
+    Created,
     #[error("gave up after {attempts} attempts in {millis} ms, each lost to another writer")]
     Contention { attempts: u32, millis: i64 },
     #[error("version {version} may have been committed: {reason}")]
@@ -94,8 +97,17 @@ impl Failure for TableError {
             | TableError::Outside(_) => Kind::Corrupt,
             TableError::Feature { .. } => Kind::Unsupported,
             TableError::AppendOnly => Kind::Denied,
-            TableError::Conflict { .. } | TableError::Contention { .. } => Kind::Conflict,
+            TableError::Conflict(_) | TableError::Created | TableError::Contention { .. } => {
+                Kind::Conflict
+            }
             TableError::Unknown { .. } => Kind::Unavailable,
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+        match self {
+            TableError::Conflict(conflict) => conflict.facts(),
+            _ => Vec::new(),
         }
     }
 
@@ -107,7 +119,8 @@ impl Failure for TableError {
             TableError::AppendOnly => Some(
                 "set delta.appendOnly to false if rows may be removed from this table".to_owned(),
             ),
-            TableError::Conflict { .. } | TableError::Contention { .. } => {
+            TableError::Conflict(conflict) => Some(conflict.hint()),
+            TableError::Created | TableError::Contention { .. } => {
                 Some("nothing was committed; try again".to_owned())
             }
             TableError::Unknown { version, .. } => Some(format!(
@@ -143,7 +156,7 @@ impl Failure for TableError {
 }
 
 /// `2026-11-30T12:00:00.000Z`
-fn utc(millis: i64) -> String {
+pub(super) fn utc(millis: i64) -> String {
     chrono::DateTime::from_timestamp_millis(millis).map_or_else(
         || format!("{millis} ms"),
         |t| t.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),

@@ -5,7 +5,9 @@
 mod catalog;
 pub mod checksum;
 mod commit;
+mod conflict;
 mod error;
+mod group;
 mod history;
 mod load;
 mod names;
@@ -13,11 +15,13 @@ mod packed;
 mod path;
 pub mod properties;
 pub mod protocol;
+mod rebase;
 mod replay;
 mod row_ids;
 mod segment;
 mod snapshot;
 mod travel;
+mod txn;
 mod validate;
 mod vectors;
 mod views;
@@ -27,12 +31,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use catalog::{Catalog, Place};
-pub use commit::{Operation, Outcome, Staged, create};
+pub use commit::{Outcome, create};
+pub use conflict::{Class, Conflict, Reason};
 pub use error::TableError;
 pub use history::HistoryEntry;
 pub use packed::{PackedStats, TemplateValues};
 pub use path::DataPath;
 pub use snapshot::{FileRef, LiveFile, NAME_TAG, Scan, Snapshot, Totals};
+pub use txn::{
+    Bin, Condition, Level, Operation, ReadSet, Reads, Rows, Source, Staged, Touched,
+};
 
 use crate::env::{Env, Millis};
 use crate::log::{LOG_DIR, LogName};
@@ -48,6 +56,8 @@ pub struct Table {
     current: RwLock<Known>,
     /// One commit at a time from this process: waiting here is cheaper than losing a race.
     committing: Mutex<()>,
+    /// Appends that wait for it. Held for a moment only, also while `committing` is.
+    waiting: Mutex<Vec<Arc<group::Waiting>>>,
     /// Whether a checkpoint is being written: one at a time is enough.
     checkpointing: Arc<AtomicBool>,
     views: views::Views,
@@ -101,6 +111,7 @@ impl Table {
             env,
             current: RwLock::new(known),
             committing: Mutex::new(()),
+            waiting: Mutex::default(),
             checkpointing: Arc::default(),
             views: views::Views::default(),
             travel: travel::Travel::default(),

@@ -1,5 +1,6 @@
 //! `delta.*` table properties.
 
+use super::txn::Level;
 use crate::log::{Metadata, Protocol};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -86,14 +87,14 @@ fn on_by_default(metadata: &Metadata, key: &str) -> bool {
 }
 
 /// `delta.isolationLevel`; absent is WriteSerializable (PROTOCOL.md 0).
-pub fn isolation_level(metadata: &Metadata) -> &'static str {
+pub fn isolation_level(metadata: &Metadata) -> Level {
     match metadata
         .configuration
         .get("delta.isolationLevel")
         .map(String::as_str)
     {
-        Some("Serializable") => "Serializable",
-        _ => "WriteSerializable",
+        Some("Serializable") => Level::Serializable,
+        _ => Level::WriteSerializable,
     }
 }
 

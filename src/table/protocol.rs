@@ -253,7 +253,17 @@ pub fn check_read(
     }
     let mode = metadata.configuration.get(MAPPING_MODE);
     match mode.map(String::as_str) {
-        None | Some("none" | "name" | "id") => Ok(()),
+        None | Some("none") => Ok(()),
+        // A column without its id or name would read as NULL where the file has values.
+        Some("name" | "id") if supports(protocol, "columnMapping") => {
+            mapping::check(schema, Some(i64::MAX)).map_err(|e| TableError::Feature {
+                access: "reading",
+                feature: format!("column mapping as the protocol has it: {e}"),
+                help: "repair the mapping with the system that made it; deltafs does not guess which column a file means"
+                    .to_owned(),
+            })
+        }
+        Some("name" | "id") => Ok(()),
         Some(mode) => Err(TableError::Feature {
             access: "reading",
             feature: format!(

@@ -77,17 +77,7 @@ pub(super) fn remove(path: &str, dv: Option<&str>) -> Value {
 
 pub(super) fn append(path: &str) -> Staged {
     let action: Action = serde_json::from_value(add(path, None)).unwrap();
-    Staged {
-        actions: vec![action],
-        operation: Operation {
-            name: "WRITE",
-            parameters: Vec::new(),
-            metrics: std::collections::BTreeMap::new(),
-            user_metadata: None,
-        },
-        blind: true,
-        absent: None,
-    }
+    Staged::append(vec![action], Operation::new("WRITE"))
 }
 
 #[test]
@@ -169,7 +159,7 @@ fn a_blind_append_takes_the_next_number() {
     let table = made.open().unwrap();
     let base = table.snapshot();
     made.commit(1, &[add("theirs", None)]);
-    let Outcome::Committed(after) = table.commit(&base, &append("ours")).unwrap() else {
+    let Outcome::Committed(after) = table.commit(&base, &mut append("ours")).unwrap() else {
         panic!("a blind append is never in anybody's way");
     };
     assert_eq!((after.version(), after.totals().files), (2, 2));
@@ -182,13 +172,13 @@ fn what_read_the_table_looks_again_after_a_lost_race() {
     let base = table.snapshot();
     made.commit(1, &[add("theirs", None)]);
     let mut staged = append("ours");
-    staged.blind = false;
-    assert!(matches!(table.commit(&base, &staged), Ok(Outcome::Raced(n)) if n.version() == 1));
+    staged.reads = Reads::Restage;
+    assert!(matches!(table.commit(&base, &mut staged), Ok(Outcome::Raced(n)) if n.version() == 1));
     // So does an append that was to be the only file of its name, or that met another schema.
     let mut staged = append("ours");
     staged.absent = Some("theirs".to_owned());
     assert!(matches!(
-        table.commit(&base, &staged),
+        table.commit(&base, &mut staged),
         Ok(Outcome::Raced(_))
     ));
     let schema = json!({"type": "struct", "fields": []});
@@ -200,7 +190,7 @@ fn what_read_the_table_looks_again_after_a_lost_race() {
         ],
     );
     assert!(
-        matches!(table.commit(&base, &append("ours")), Ok(Outcome::Raced(n)) if n.version() == 2)
+        matches!(table.commit(&base, &mut append("ours")), Ok(Outcome::Raced(n)) if n.version() == 2)
     );
     assert!(
         !made
@@ -220,7 +210,7 @@ fn impossible_actions_never_reach_the_log() {
     let mut staged = append("a");
     staged.actions.extend(append("a").actions);
     assert!(matches!(
-        table.commit(&base, &staged),
+        table.commit(&base, &mut staged),
         Err(TableError::Malformed { .. })
     ));
     let mut staged = append("a");
@@ -230,7 +220,7 @@ fn impossible_actions_never_reach_the_log() {
         add.data_change = false;
     }
     assert!(matches!(
-        table.commit(&base, &staged),
+        table.commit(&base, &mut staged),
         Err(TableError::Malformed { .. })
     ));
     assert_eq!(table.refresh().unwrap().version(), 0);
@@ -357,7 +347,7 @@ fn a_version_that_others_cleaned_up_is_not_taken_again() {
     crate::ops::checkpoint(&theirs, &theirs.snapshot()).unwrap();
     let log = made.guard.path().join(LOG_DIR);
     std::fs::remove_file(log.join(LogName::commit(1))).unwrap();
-    let Ok(Outcome::Committed(after)) = mine.commit(&base, &append("c")) else {
+    let Ok(Outcome::Committed(after)) = mine.commit(&base, &mut append("c")) else {
         panic!("a blind append goes behind what others did");
     };
     assert_eq!((after.version(), after.totals().files), (3, 3));

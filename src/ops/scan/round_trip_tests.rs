@@ -18,7 +18,8 @@ use super::testing::{differ, open, read, rows_of};
 use crate::deletion_vector::{DeletionVectorDescriptor, RowSet, inline_vector};
 use crate::env::Env;
 use crate::log::Action;
-use crate::table::{Operation, Staged, Table};
+use crate::ops::{Delete, Options};
+use crate::table::{Operation, Reads, Staged, Table};
 
 const MAPPING_MODE: &str = "delta.columnMapping.mode";
 
@@ -595,7 +596,7 @@ fn every_type_is_read_as_it_was_written() {
         write(&table, &rows);
         let once = rows_of(&rows);
         assert_rows(&path, [once.clone(), once.clone()].concat());
-        delete(&table, "id = 1 OR long IS NULL", None, &scratch).unwrap();
+        remove_rows(&table, "id = 1 OR long IS NULL");
         let live = [&once[0], &once[3]].map(String::clone);
         let live = [live.clone(), live].concat();
         assert_rows(&path, live.clone());
@@ -622,7 +623,7 @@ fn every_partition_type_is_read_as_it_was_written() {
             let text = rows_of(&rows).into_iter();
             let once: Vec<String> = text.map(|row| row.replace("\"\"|", "NULL|")).collect();
             assert_rows(&path, once.clone());
-            delete(&table, "id = 0", None, &scratch).unwrap();
+            remove_rows(&table, "id = 0");
             write(&table, &rows);
             let live = [&once[1..], &once[..]].concat();
             assert_rows(&path, live.clone());
@@ -630,6 +631,15 @@ fn every_partition_type_is_read_as_it_was_written() {
             assert_rows(&path, live);
         }
     }
+}
+
+fn remove_rows(table: &Table, predicate: &str) {
+    let options = Options::default();
+    let request = Delete {
+        predicate,
+        options: &options,
+    };
+    delete(table, &request, None, &scratch).unwrap();
 }
 
 /// A table of ids 0 to 9 in a file each for vectors of all storage types.
@@ -669,18 +679,8 @@ fn every_kind_of_vector_hides_its_rows() {
         add.stats = Some(r#"{"numRecords":10,"tightBounds":false}"#.to_owned());
         actions.push(Action::Add(add));
     }
-    let staged = Staged {
-        actions,
-        operation: Operation {
-            name: "DELETE",
-            parameters: Vec::new(),
-            metrics: BTreeMap::new(),
-            user_metadata: None,
-        },
-        blind: false,
-        absent: None,
-    };
-    let _ = table.commit(&base, &staged).unwrap();
+    let mut staged = Staged::with(actions, Operation::new("DELETE"), Reads::Restage);
+    let _ = table.commit(&base, &mut staged).unwrap();
     let live = sets
         .iter()
         .flat_map(|dead| (0..10).filter(|id| !dead.contains(*id)));
