@@ -68,7 +68,12 @@ pub struct Appended {
 pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> {
     // What one look at the table came to: reused as long as schema and properties are the same.
     let mut placed: Option<(Arc<Snapshot>, Placed)> = None;
-    let outcome = run(table, Start::default(), |base| {
+    // Nothing but another schema or protocol is in the way of an append: then the file is checked against that.
+    let start = Start {
+        retries: u32::MAX,
+        ..Start::default()
+    };
+    let outcome = run(table, start, |base| {
         let same = placed.as_ref().is_some_and(|(at, _)| {
             at.metadata() == base.metadata() && at.protocol() == base.protocol()
         });

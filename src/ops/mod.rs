@@ -112,3 +112,6 @@ fn modified_ms(meta: &std::fs::Metadata) -> Millis {
         .saturating_mul(1000)
         .saturating_add(meta.mtime_nsec() / 1_000_000)
 }
+
+#[cfg(test)]
+mod matrix_tests;

@@ -57,8 +57,10 @@ impl Table {
     /// [`TableError::Malformed`] when the actions break the protocol. Files that were made here for the transaction
     /// are gone then, unless the outcome is unknown; those that its caller made are not.
     pub fn commit(&self, base: &Arc<Snapshot>, staged: &mut Staged) -> Result<Outcome, TableError> {
-        if group::fits(staged) {
-            return self.commit_in_group(base, staged);
+        if group::fits(staged)
+            && let Some(outcome) = self.commit_in_group(base, staged)
+        {
+            return outcome;
         }
         let mut prepared = Prepared::default();
         let outcome = self.commit_alone(base, staged, &mut prepared);

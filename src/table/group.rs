@@ -22,7 +22,15 @@ const FILE: &str = "file";
 pub(super) struct Waiting {
     base: Arc<Snapshot>,
     staged: Staged,
-    answer: Mutex<Option<Result<Outcome, TableError>>>,
+    answer: Mutex<Option<Answer>>,
+}
+
+/// What a member is told.
+#[derive(Debug)]
+enum Answer {
+    Done(Result<Outcome, TableError>),
+    /// The table has another schema, protocol or history by now: it has to be judged by itself.
+    Alone,
 }
 
 /// Whether a transaction can be committed together with others: new files and nothing else.
@@ -33,11 +41,15 @@ pub(super) fn fits(staged: &Staged) -> bool {
 
 impl Waiting {
     fn answer(&self, outcome: Result<Outcome, TableError>) {
-        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        *answer = Some(outcome);
+        self.tell(Answer::Done(outcome));
     }
 
-    fn take(&self) -> Option<Result<Outcome, TableError>> {
+    fn tell(&self, what: Answer) {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        *answer = Some(what);
+    }
+
+    fn take(&self) -> Option<Answer> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take()
     }
@@ -49,12 +61,12 @@ impl Waiting {
 }
 
 impl Table {
-    /// Commits an append with whatever else waits for its turn.
+    /// Commits an append with whatever else waits for its turn. `None` when it has to be judged by itself.
     pub(super) fn commit_in_group(
         &self,
         base: &Arc<Snapshot>,
         staged: &Staged,
-    ) -> Result<Outcome, TableError> {
+    ) -> Option<Result<Outcome, TableError>> {
         let mine = Arc::new(Waiting {
             base: Arc::clone(base),
             staged: staged.clone(),
@@ -66,7 +78,11 @@ impl Table {
             Err(error) => {
                 // Whoever has the turn may have taken it along all the same.
                 self.waiting().retain(|w| !Arc::ptr_eq(w, &mine));
-                return mine.take().unwrap_or(Err(error));
+                return match mine.take() {
+                    Some(Answer::Done(outcome)) => Some(outcome),
+                    Some(Answer::Alone) => None,
+                    None => Some(Err(error)),
+                };
             }
         };
         if !mine.is_answered() {
@@ -74,11 +90,14 @@ impl Table {
             self.commit_group(&mut group);
         }
         drop(turn);
-        let internal = TableError::Unknown {
-            version: base.version(),
-            reason: "the group that it was committed with left no answer".to_owned(),
-        };
-        mine.take().unwrap_or(Err(internal))
+        match mine.take() {
+            Some(Answer::Done(outcome)) => Some(outcome),
+            Some(Answer::Alone) => None,
+            None => Some(Err(TableError::Unknown {
+                version: base.version(),
+                reason: "the group that it was committed with left no answer".to_owned(),
+            })),
+        }
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Waiting>>> {
@@ -146,8 +165,12 @@ impl Table {
             let goes_on = newest.version() >= base.version()
                 && newest.metadata() == base.metadata()
                 && newest.protocol() == base.protocol();
+            if !goes_on {
+                waiting.tell(Answer::Alone);
+                return false;
+            }
             let taken = |name: &String| newest.named(name).is_some();
-            if !goes_on || staged.absent.as_ref().is_some_and(taken) {
+            if staged.absent.as_ref().is_some_and(taken) {
                 waiting.answer(Ok(Outcome::Raced(Arc::clone(newest))));
                 return false;
             }

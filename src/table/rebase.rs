@@ -108,7 +108,7 @@ impl<'a> Rebase<'a> {
         Ok(changed)
     }
 
-    /// Looks at the rows that the verdict depends on.
+    /// Looks at the rows that the verdict depends on: first at new ones, then at those that are not what they were (F3).
     fn look(
         &mut self,
         staged: &mut Staged,
@@ -116,12 +116,6 @@ impl<'a> Rebase<'a> {
         carry: &Carry,
         next: &Arc<Snapshot>,
     ) -> Result<(), TableError> {
-        for (key, change) in &carry.changed {
-            if staged.touched.iter().any(|t| t.file.path.key() == key) {
-                self.touched(staged, winner, key, *change, next)?;
-            }
-            self.source(staged, winner, key, *change, next)?;
-        }
         for key in &carry.revived {
             let ours = carry.changed.iter().any(|(changed, _)| changed == key);
             if !ours {
@@ -137,6 +131,12 @@ impl<'a> Rebase<'a> {
         self.follow_hidden(winner, carry, next, &conditions)?;
         for key in &carry.hide {
             self.hidden.insert(key.clone(), None);
+        }
+        for (key, change) in &carry.changed {
+            if staged.touched.iter().any(|t| t.file.path.key() == key) {
+                self.touched(staged, winner, key, *change, next)?;
+            }
+            self.source(staged, winner, key, *change, next)?;
         }
         Ok(())
     }

@@ -189,9 +189,10 @@ fn what_read_the_table_looks_again_after_a_lost_race() {
         "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}}),
         ],
     );
-    assert!(
-        matches!(table.commit(&base, &mut append("ours")), Ok(Outcome::Raced(n)) if n.version() == 2)
-    );
+    let Err(TableError::Conflict(conflict)) = table.commit(&base, &mut append("ours")) else {
+        panic!("it was checked against another schema");
+    };
+    assert_eq!((conflict.class, conflict.version), (Class::MetadataChanged, 2));
     assert!(
         !made
             .guard
