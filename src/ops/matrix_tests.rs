@@ -23,10 +23,10 @@ use crate::table::{
 
 /// How a table is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
-    partitioned: bool,
-    vectors: bool,
-    serializable: bool,
+pub(super) struct Layout {
+    pub(super) partitioned: bool,
+    pub(super) vectors: bool,
+    pub(super) serializable: bool,
 }
 
 impl Layout {
@@ -39,7 +39,7 @@ impl Layout {
 /// A transaction. The table has the files A (ids 0 to 9, partition `a`), B (100 to 109, `b`) and a second one of each
 /// partition, A2 (20 to 29) and B2 (120 to 129).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+pub(super) enum Act {
     /// A blind append of one row to a partition.
     Insert(i64, &'static str),
     /// DELETE of one row of a partition; the condition names both.
@@ -187,16 +187,16 @@ fn expected(layout: Layout, loser: Act, winner: Act) -> Expected {
     }
 }
 
-struct Made {
+pub(super) struct Made {
     guard: tempfile::TempDir,
 }
 
-fn scratch() -> std::io::Result<File> {
+pub(super) fn scratch() -> std::io::Result<File> {
     tempfile::tempfile()
 }
 
 impl Made {
-    fn new(layout: Layout) -> Self {
+    pub(super) fn new(layout: Layout) -> Self {
         let guard = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let made = Made {
             guard: guard.unwrap(),
@@ -227,16 +227,16 @@ impl Made {
         made
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.guard.path()
     }
 
-    fn open(&self) -> Table {
+    pub(super) fn open(&self) -> Table {
         Table::open(Dir::open(self.path()).unwrap(), Env::real()).unwrap()
     }
 
     /// A data file in the table's directory.
-    fn file(&self, name: &str, layout: Layout, ids: &[i64], p: &str) -> Add {
+    pub(super) fn file(&self, name: &str, layout: Layout, ids: &[i64], p: &str) -> Add {
         let path = format!("{name}.parquet");
         let ids_column: ArrayRef = Arc::new(Int64Array::from(ids.to_vec()));
         let mut columns = vec![("id", ids_column)];
@@ -263,7 +263,7 @@ impl Made {
     }
 
     /// Stages a transaction against a snapshot.
-    fn stage(&self, table: &Table, base: &Arc<Snapshot>, act: Act, layout: Layout) -> Staged {
+    pub(super) fn stage(&self, table: &Table, base: &Arc<Snapshot>, act: Act, layout: Layout) -> Staged {
         let name = |what: &str| format!("{what}-{}", table.env().uuid());
         match act {
             Insert(id, p) => {
@@ -284,8 +284,8 @@ impl Made {
                 staged.operation.name = "UPDATE";
                 staged
             }
-            Optimize(p) => self.compacting(table, base, layout, p, true),
-            Zorder(p) => self.compacting(table, base, layout, p, false),
+            Optimize(p) => self.compacting(table, base, layout, p, files_of(p), true),
+            Zorder(p) => self.compacting(table, base, layout, p, files_of(p), false),
             Alter => {
                 let mut metadata = base.metadata().clone();
                 let now = table.env().uuid().to_string();
@@ -305,7 +305,7 @@ impl Made {
         }
     }
 
-    fn deleting(&self, table: &Table, base: &Arc<Snapshot>, predicate: &str) -> Staged {
+    pub(super) fn deleting(&self, table: &Table, base: &Arc<Snapshot>, predicate: &str) -> Staged {
         let options = Options::default();
         let request = Delete {
             predicate,
@@ -316,19 +316,19 @@ impl Made {
         staged.unwrap().expect("it selects something")
     }
 
-    /// A compaction of both files of a partition, made by hand.
-    fn compacting(
+    /// A compaction of files of a partition, made by hand.
+    pub(super) fn compacting(
         &self,
         table: &Table,
         base: &Arc<Snapshot>,
         layout: Layout,
         p: &str,
+        files: &[&str],
         in_order: bool,
     ) -> Staged {
-        let firsts: &[&str] = if p == "a" { &["f000", "f020"] } else { &["f100", "f120"] };
         let mut ids = Vec::new();
         let mut sources = Vec::new();
-        for first in firsts {
+        for first in files {
             let file = base.live_file_of(&format!("{first}.parquet")).unwrap();
             let dead = table.dead_rows(&file).unwrap();
             let start = ids.len() as u64;
@@ -361,6 +361,10 @@ impl Made {
     }
 }
 
+fn files_of(p: &str) -> &'static [&'static str] {
+    if p == "a" { &["f000", "f020"] } else { &["f100", "f120"] }
+}
+
 fn ids_of(table: &Table, base: &Snapshot, file: &LiveFile, dead: &RowSet) -> Vec<i64> {
     let columns = ["id".to_owned()];
     let reader = rewrite::open(table, base, file, base.schema(), &columns, dead).unwrap();
@@ -373,7 +377,7 @@ fn ids_of(table: &Table, base: &Snapshot, file: &LiveFile, dead: &RowSet) -> Vec
 }
 
 /// The rows of the newest version, read anew.
-fn rows(made: &Made) -> Vec<(i64, String)> {
+pub(super) fn rows(made: &Made) -> Vec<(i64, String)> {
     let table = made.open();
     let mut rows = Vec::new();
     for batch in scan(&table, &table.snapshot()).unwrap() {
@@ -390,7 +394,7 @@ fn rows(made: &Made) -> Vec<(i64, String)> {
 }
 
 /// What both transactions come to when both are committed: neither sees the other's rows.
-fn model(acts: &[Act]) -> Vec<(i64, String)> {
+pub(super) fn model(acts: &[Act]) -> Vec<(i64, String)> {
     let base = (0..10).chain(20..30).chain(100..110).chain(120..130);
     let base = base.map(|id| (id, if id < 100 { "a" } else { "b" }));
     let kept = base.filter(|(id, p)| !acts.iter().any(|act| act.selects(*id, p)));

@@ -86,7 +86,7 @@ fn run(
             Ok(Outcome::Committed(snapshot)) => return Ok(Some((snapshot, staged))),
             Ok(Outcome::Superseded(_)) => return Ok(None),
             Ok(Outcome::Raced(newest)) => base = newest,
-            Err(TableError::Conflict(_)) if retries > 0 => {
+            Err(TableError::Conflict(_) | TableError::Overtaken { .. }) if retries > 0 => {
                 retries -= 1;
                 base = table.refresh()?;
             }
@@ -113,5 +113,7 @@ fn modified_ms(meta: &std::fs::Metadata) -> Millis {
         .saturating_add(meta.mtime_nsec() / 1_000_000)
 }
 
+#[cfg(test)]
+mod conflict_tests;
 #[cfg(test)]
 mod matrix_tests;

@@ -174,10 +174,7 @@ impl Table {
             let Some(commit) = segment::read_commit(&self.dir, version)? else {
                 if version <= newest.version() {
                     // Cleaned up: nobody can tell any more what was in the way.
-                    return Err(TableError::Forgotten {
-                        version,
-                        earliest: None,
-                    });
+                    return Err(TableError::Overtaken { version });
                 }
                 return Ok(Followed::Newest);
             };

@@ -70,6 +70,10 @@ pub enum TableError {
     Outside(String),
     #[error("{0}")]
     Conflict(Box<Conflict>),
+    #[error(
+        "version {version} came first, and the log of it is cleaned up: nobody can tell any more whether it was in the way"
+    )]
+    Overtaken { version: u64 },
     #[error("the table was created by somebody else at the same moment")]
     Created,
     #[error("gave up after {attempts} attempts in {millis} ms, each lost to another writer")]
@@ -97,9 +101,10 @@ impl Failure for TableError {
             | TableError::Outside(_) => Kind::Corrupt,
             TableError::Feature { .. } => Kind::Unsupported,
             TableError::AppendOnly => Kind::Denied,
-            TableError::Conflict(_) | TableError::Created | TableError::Contention { .. } => {
-                Kind::Conflict
-            }
+            TableError::Conflict(_)
+            | TableError::Created
+            | TableError::Overtaken { .. }
+            | TableError::Contention { .. } => Kind::Conflict,
             TableError::Unknown { .. } => Kind::Unavailable,
         }
     }
@@ -120,7 +125,9 @@ impl Failure for TableError {
                 "set delta.appendOnly to false if rows may be removed from this table".to_owned(),
             ),
             TableError::Conflict(conflict) => Some(conflict.hint()),
-            TableError::Created | TableError::Contention { .. } => {
+            TableError::Created
+            | TableError::Overtaken { .. }
+            | TableError::Contention { .. } => {
                 Some("nothing was committed; try again".to_owned())
             }
             TableError::Unknown { version, .. } => Some(format!(

@@ -100,6 +100,17 @@ impl Table {
         }
     }
 
+    /// Keeps everybody else from committing, for tests of those who wait.
+    #[cfg(test)]
+    pub(crate) fn hold_turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.committing.lock().unwrap()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waiting_appends(&self) -> usize {
+        self.waiting().len()
+    }
+
     fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Waiting>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
