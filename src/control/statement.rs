@@ -194,11 +194,21 @@ mod tests {
         assert_eq!(options.txn, Some(("job 1".to_owned(), 7)));
         assert_eq!(options.retries, 2);
         for half in ["-- txnAppId: x\nid = 1", "-- txnVersion: 1\nid = 1"] {
-            assert_eq!(Statement::parse(half.as_bytes()), Err(ControlError::HalfTxn));
+            assert_eq!(
+                Statement::parse(half.as_bytes()),
+                Err(ControlError::HalfTxn)
+            );
         }
-        for bad in ["-- retries: some\nid = 1", "-- txnVersion: x\nid = 1", "-- txnAppId:\nid = 1"] {
+        for bad in [
+            "-- retries: some\nid = 1",
+            "-- txnVersion: x\nid = 1",
+            "-- txnAppId:\nid = 1",
+        ] {
             let parsed = Statement::parse(bad.as_bytes());
-            assert!(matches!(parsed, Err(ControlError::OptionValue { .. })), "{bad}");
+            assert!(
+                matches!(parsed, Err(ControlError::OptionValue { .. })),
+                "{bad}"
+            );
         }
     }
 }

@@ -371,8 +371,12 @@ fn readme(table: bool) -> String {
         );
     }
     out.push_str(
-        "\nA line `-- userMetadata: TEXT` before the statement goes into the history. Read the verb's file or `last`\n\
-         for the result. `echo` reports errors; `printf` without a final newline runs at close, where shells do not.\n\
+        "\nLines before the statement: `-- userMetadata: TEXT` goes into the history; `-- txnAppId: NAME` with\n\
+         `-- txnVersion: NUMBER` commits nothing when that application has committed that number or a later one already;\n\
+         `-- retries: NUMBER` runs it again on the newest version after a conflict. A statement reads the version that was\n\
+         the newest one when its handle was opened; EBUSY says that somebody else was first and in its way, with the\n\
+         exception, the winner, the file and the rows in the result. Read the verb's file or `last` for the result.\n\
+         `echo` reports errors; `printf` without a final newline runs at close, where shells do not.\n\
          A statement of several lines needs a here-document: `echo` and `printf` of a shell send each line as a statement\n\
          of its own, and the first would run alone. Columns with odd names stand in back-ticks, text in single quotes.\n",
     );

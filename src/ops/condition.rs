@@ -25,7 +25,10 @@ impl Where {
                 return Ok(Verdict::SomeRows);
             };
             let text = reading.partition_value(file, column);
-            values.insert(column.clone(), partition::parse_value(text, &field.data_type)?);
+            values.insert(
+                column.clone(),
+                partition::parse_value(text, &field.data_type)?,
+            );
         }
         let facts = FileFacts {
             partition: values,
@@ -77,7 +80,8 @@ impl Condition for Where {
         file: &LiveFile,
         among: Option<&RowSet>,
     ) -> Result<u64, String> {
-        self.count(table, view, file, among).map_err(|e| e.to_string())
+        self.count(table, view, file, among)
+            .map_err(|e| e.to_string())
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::matrix_tests::{Act, Layout, Made, model, rows};
-use super::{Delete, Options, OpError, delete};
+use super::{Delete, OpError, Options, delete};
 use crate::engine::Predicate;
 use crate::log::{Action, Txn};
 use crate::table::{
-    Class, Conflict, Operation, Outcome, ReadSet, Reads, Reason, Snapshot, Staged, Table, TableError,
+    Class, Conflict, Operation, Outcome, ReadSet, Reads, Reason, Snapshot, Staged, Table,
+    TableError,
 };
 
 use Act::*;
@@ -85,7 +86,10 @@ fn hidden_rows_are_checked_once_somebody_else_may_have_seen_them() {
             None => assert_eq!(committed(outcome).version(), 3),
             Some(class) => {
                 let found = conflict(outcome);
-                assert_eq!((found.class, found.version, found.rows), (class, 2, Some(1)));
+                assert_eq!(
+                    (found.class, found.version, found.rows),
+                    (class, 2, Some(1))
+                );
             }
         }
     }
@@ -154,8 +158,15 @@ fn rows_are_followed_through_one_compaction_after_the_other() {
         win(&made, layout, Optimize("a"));
         let other = made.open();
         let newest = other.snapshot();
-        let bin = newest.live_files().find(|f| f.path.key().starts_with("bin-"));
-        let bin = bin.unwrap().path.key().trim_end_matches(".parquet").to_owned();
+        let bin = newest
+            .live_files()
+            .find(|f| f.path.key().starts_with("bin-"));
+        let bin = bin
+            .unwrap()
+            .path
+            .key()
+            .trim_end_matches(".parquet")
+            .to_owned();
         let mut again = made.compacting(&other, &newest, layout, "a", &[&bin], true);
         committed(other.commit(&newest, &mut again));
         // And back: its rows lie in a file that has lost some by then.
@@ -185,7 +196,10 @@ fn a_compaction_keeps_what_died_in_its_sources_dead() {
     let after = committed(table.commit(&base, &mut lost));
     let acts = [1, 2, 9, 20].map(|id| Delete(id, "a"));
     assert_eq!(rows(&made), model(&acts));
-    let bin = after.live_files().find(|f| f.path.key().starts_with("bin-")).unwrap();
+    let bin = after
+        .live_files()
+        .find(|f| f.path.key().starts_with("bin-"))
+        .unwrap();
     assert_eq!(bin.add.deleted_rows(), 3);
     assert_eq!(after.totals().files, 3);
 }
@@ -224,7 +238,10 @@ fn rows_that_come_back_are_rows_that_nobody_saw() {
     let mut restore = Staged::with(actions, Operation::new("RESTORE"), Reads::Restage);
     committed(other.commit(&other.snapshot(), &mut restore));
     let found = conflict(table.commit(&base, &mut lost));
-    assert_eq!((found.class, found.reason), (Class::ConcurrentAppend, Reason::Revived));
+    assert_eq!(
+        (found.class, found.reason),
+        (Class::ConcurrentAppend, Reason::Revived)
+    );
 }
 
 #[test]
@@ -247,7 +264,10 @@ fn the_documents_example_of_reordering() {
     committed(table.commit(&base, &mut lost));
     assert_eq!(rows(&made), model(&[Delete(3, "a"), Insert(3, "a")]));
     let info = info(&made, 2);
-    assert_eq!((&info["readVersion"], &info["isolationLevel"]), (&json!(0), &json!("WriteSerializable")));
+    assert_eq!(
+        (&info["readVersion"], &info["isolationLevel"]),
+        (&json!(0), &json!("WriteSerializable"))
+    );
 }
 
 /// The commitInfo of a version.
@@ -267,7 +287,10 @@ fn what_a_condition_must_be_for_rows_to_be_compared() {
     let mut lost = deleting(&made, &table, &base, "rand() < 2 AND id < 5");
     win(&made, SERIALIZABLE, Insert(50, "a"));
     let found = conflict(table.commit(&base, &mut lost));
-    assert_eq!((found.class, found.reason), (Class::ConcurrentAppend, Reason::Files));
+    assert_eq!(
+        (found.class, found.reason),
+        (Class::ConcurrentAppend, Reason::Files)
+    );
     // A row that a file has lost is not asked about again, either: whole files count.
     let made = Made::new(PLAIN);
     let table = made.open();
@@ -321,7 +344,10 @@ fn an_application_commits_a_transaction_once() {
     let Err(OpError::Table(TableError::Conflict(found))) = late else {
         panic!("{late:?}");
     };
-    assert_eq!((found.class, found.version), (Class::ConcurrentTransaction, 1));
+    assert_eq!(
+        (found.class, found.version),
+        (Class::ConcurrentTransaction, 1)
+    );
     assert!(found.to_string().contains("application job"), "{found}");
     assert_eq!(run("id = 3", 8, None).unwrap().version, Some(2));
 }
@@ -366,16 +392,26 @@ fn whoever_read_everything_is_in_everybodys_way() {
     let add = made.file("all", PLAIN, &[500], "a");
     let staged = || {
         let reads = Reads::Known(reads.clone());
-        Staged::with(vec![Action::Add(add.clone())], Operation::new("WRITE"), reads)
+        Staged::with(
+            vec![Action::Add(add.clone())],
+            Operation::new("WRITE"),
+            reads,
+        )
     };
     // D2, D3. A blind append may have come later; what somebody removed was read.
     win(&made, PLAIN, Insert(50, "a"));
     let after_insert = made.open().snapshot();
     win(&made, PLAIN, DeleteFile(100, "b"));
     let found = conflict(table.commit(&base, &mut staged()));
-    assert_eq!((found.class, found.version), (Class::ConcurrentDeleteRead, 2));
+    assert_eq!(
+        (found.class, found.version),
+        (Class::ConcurrentDeleteRead, 2)
+    );
     let found = conflict(table.commit(&after_insert, &mut staged()));
-    assert_eq!((found.class, found.version), (Class::ConcurrentDeleteRead, 2));
+    assert_eq!(
+        (found.class, found.version),
+        (Class::ConcurrentDeleteRead, 2)
+    );
 }
 
 #[test]
@@ -388,7 +424,12 @@ fn a_message_says_who_was_first_and_what_to_do() {
     let error = table.commit(&base, &mut lost).unwrap_err();
     use crate::error::Failure as _;
     let text = error.to_string();
-    for part in ["ConcurrentDeleteReadException", "version 1", "DELETE", "1 rows of f000.parquet"] {
+    for part in [
+        "ConcurrentDeleteReadException",
+        "version 1",
+        "DELETE",
+        "1 row of f000.parquet",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(error.hint().unwrap().contains("retries"));
@@ -400,7 +441,10 @@ fn a_message_says_who_was_first_and_what_to_do() {
         .collect();
     assert_eq!(facts["exception"], "ConcurrentDeleteReadException");
     assert_eq!(facts["winner"]["version"], 1);
-    assert_eq!((&facts["file"], &facts["rows"]), (&json!("f000.parquet"), &json!(1)));
+    assert_eq!(
+        (&facts["file"], &facts["rows"]),
+        (&json!("f000.parquet"), &json!(1))
+    );
 }
 
 #[test]
@@ -485,8 +529,14 @@ fn appends_that_wait_together_become_one_version() {
             assert_eq!(committed(outcome.join().unwrap()).version(), newest + 1);
         }
     });
-    let ids: Vec<i64> = rows(&made).iter().map(|(id, _)| *id).filter(|id| *id >= 1000).collect();
+    let ids: Vec<i64> = rows(&made)
+        .iter()
+        .map(|(id, _)| *id)
+        .filter(|id| *id >= 1000)
+        .collect();
     let expected = good.iter().map(|i| 1000 + *i as i64);
-    let expected: Vec<i64> = expected.chain(good.iter().map(|i| 2000 + *i as i64)).collect();
+    let expected: Vec<i64> = expected
+        .chain(good.iter().map(|i| 2000 + *i as i64))
+        .collect();
     assert_eq!(ids, expected);
 }

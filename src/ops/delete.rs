@@ -103,7 +103,9 @@ pub(super) fn stage(
         return Ok(None);
     }
     let mut operation = Operation::new("DELETE");
-    operation.user_metadata.clone_from(&request.options.user_metadata);
+    operation
+        .user_metadata
+        .clone_from(&request.options.user_metadata);
     operation.parameters = vec![(
         "predicate",
         serde_json::json!([format!("({text})")]).to_string(),

@@ -149,7 +149,11 @@ fn expected(layout: Layout, loser: Act, winner: Act) -> Expected {
         (I | M, _) => Fine,
         (D, I) => {
             let matches = winner.adds().is_some_and(|(id, p)| loser.selects(id, p));
-            let reads = if layout.row_level() { matches } else { partition };
+            let reads = if layout.row_level() {
+                matches
+            } else {
+                partition
+            };
             match layout.serializable && reads {
                 true => Fails(Class::ConcurrentAppend),
                 false => Fine,
@@ -203,7 +207,8 @@ impl Made {
         };
         std::fs::create_dir(made.path().join("_delta_log")).unwrap();
         let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
-        let schema = json!({"type": "struct", "fields": [field("id", "long"), field("p", "string")]});
+        let schema =
+            json!({"type": "struct", "fields": [field("id", "long"), field("p", "string")]});
         let mut properties = BTreeMap::new();
         properties.insert("delta.enableDeletionVectors", layout.vectors.to_string());
         if layout.serializable {
@@ -256,14 +261,26 @@ impl Made {
             bounds["minValues"]["p"] = json!(p);
             bounds["maxValues"]["p"] = json!(p);
         }
-        let values = if layout.partitioned { json!({"p": p}) } else { json!({}) };
-        serde_json::from_value(json!({"path": path, "partitionValues": values, "size": size, "modificationTime": 1,
-            "dataChange": true, "stats": bounds.to_string()}))
+        let values = if layout.partitioned {
+            json!({"p": p})
+        } else {
+            json!({})
+        };
+        serde_json::from_value(
+            json!({"path": path, "partitionValues": values, "size": size, "modificationTime": 1,
+            "dataChange": true, "stats": bounds.to_string()}),
+        )
         .unwrap()
     }
 
     /// Stages a transaction against a snapshot.
-    pub(super) fn stage(&self, table: &Table, base: &Arc<Snapshot>, act: Act, layout: Layout) -> Staged {
+    pub(super) fn stage(
+        &self,
+        table: &Table,
+        base: &Arc<Snapshot>,
+        act: Act,
+        layout: Layout,
+    ) -> Staged {
         let name = |what: &str| format!("{what}-{}", table.env().uuid());
         match act {
             Insert(id, p) => {
@@ -362,7 +379,11 @@ impl Made {
 }
 
 fn files_of(p: &str) -> &'static [&'static str] {
-    if p == "a" { &["f000", "f020"] } else { &["f100", "f120"] }
+    if p == "a" {
+        &["f000", "f020"]
+    } else {
+        &["f100", "f120"]
+    }
 }
 
 fn ids_of(table: &Table, base: &Snapshot, file: &LiveFile, dead: &RowSet) -> Vec<i64> {
@@ -385,7 +406,12 @@ pub(super) fn rows(made: &Made) -> Vec<(i64, String)> {
         let ids = batch.column_by_name("id").unwrap().clone();
         let ps = batch.column_by_name("p").unwrap().clone();
         let ps = arrow::compute::cast(&ps, &arrow::datatypes::DataType::Utf8).unwrap();
-        for (id, p) in ids.as_primitive::<Int64Type>().values().iter().zip(ps.as_string::<i32>()) {
+        for (id, p) in ids
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .zip(ps.as_string::<i32>())
+        {
             rows.push((*id, p.unwrap().to_owned()));
         }
     }
@@ -399,7 +425,10 @@ pub(super) fn model(acts: &[Act]) -> Vec<(i64, String)> {
     let base = base.map(|id| (id, if id < 100 { "a" } else { "b" }));
     let kept = base.filter(|(id, p)| !acts.iter().any(|act| act.selects(*id, p)));
     let added = acts.iter().filter_map(|act| act.adds());
-    let mut rows: Vec<_> = kept.chain(added).map(|(id, p)| (id, p.to_owned())).collect();
+    let mut rows: Vec<_> = kept
+        .chain(added)
+        .map(|(id, p)| (id, p.to_owned()))
+        .collect();
     rows.sort();
     rows
 }
@@ -453,7 +482,12 @@ fn every_cell(layout: Layout) {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} cells:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} cells:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// The first matrix: row-level concurrency.

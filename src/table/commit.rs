@@ -20,8 +20,7 @@ use super::txn::{Level, MOVES, Staged};
 use super::validate::{Rules, validate};
 use super::vectors::Prepared;
 use super::{
-    Known, Snapshot, Table, TableError, checksum, group, protocol, row_ids, segment,
-    temporary_name,
+    Known, Snapshot, Table, TableError, checksum, group, protocol, row_ids, segment, temporary_name,
 };
 use crate::env::{Env, Millis};
 use crate::failpoint::{self, Point};
@@ -167,7 +166,11 @@ impl Table {
         }
         if matches!(staged.reads, super::Reads::Restage) {
             let same = newest.version() == base.version();
-            return Ok(if same { Followed::Newest } else { Followed::Raced(newest) });
+            return Ok(if same {
+                Followed::Newest
+            } else {
+                Followed::Raced(newest)
+            });
         }
         loop {
             let version = rebase.view().version().saturating_add(1);

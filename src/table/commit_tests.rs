@@ -435,7 +435,11 @@ fn what_breaks_a_rule_is_not_committed() {
     off.commit(1, &[add("plain", None)]);
     let table = off.open().unwrap();
     let actions = vec![remove("plain", None), marked("plain", DV, loose)];
-    assert!(table.commit(&table.snapshot(), &mut staged(actions)).is_err());
+    assert!(
+        table
+            .commit(&table.snapshot(), &mut staged(actions))
+            .is_err()
+    );
     assert!(
         table
             .commit(&table.snapshot(), &mut staged(vec![domain("u")]))

@@ -141,22 +141,31 @@ impl std::fmt::Display for Conflict {
         let file = self.file.as_deref().unwrap_or("a file");
         let what = match (&self.reason, self.class) {
             (Reason::OtherTable, _) => "made the table anew".to_owned(),
-            (Reason::Table, Class::ProtocolChanged) => "changed the protocol of the table".to_owned(),
+            (Reason::Table, Class::ProtocolChanged) => {
+                "changed the protocol of the table".to_owned()
+            }
             (Reason::Table, _) => "changed the schema or the properties of the table".to_owned(),
             (Reason::Named(name), _) => format!("committed for {name}, too"),
             (Reason::Revived, _) => format!("brought back rows of {file}"),
             (Reason::Unasked(why), _) => {
                 format!("wrote rows to {file} for which the condition can't be asked: {why}")
             }
-            (Reason::Files | Reason::Rows | Reason::Time, Class::ConcurrentAppend) => match self.rows {
-                Some(rows) => format!("wrote {rows} rows to {file} that the condition selects"),
-                None => format!("added {file} where this transaction has read"),
-            },
+            (Reason::Files | Reason::Rows | Reason::Time, Class::ConcurrentAppend) => {
+                match self.rows {
+                    Some(rows) => {
+                        format!("wrote {} to {file} that the condition selects", count(rows))
+                    }
+                    None => format!("added {file} where this transaction has read"),
+                }
+            }
             (Reason::Files | Reason::Rows | Reason::Time, Class::ConcurrentDeleteDelete) => {
                 format!("removed {file}, which this transaction removes as well")
             }
             (Reason::Files | Reason::Rows | Reason::Time, _) => match self.rows {
-                Some(rows) => format!("changed {rows} rows of {file} that this transaction changes as well"),
+                Some(rows) => format!(
+                    "changed {} of {file} that this transaction changes as well",
+                    count(rows)
+                ),
                 None => format!("removed or changed {file}, which this transaction has read"),
             },
         };
@@ -165,6 +174,13 @@ impl std::fmt::Display for Conflict {
             f.write_str(" (comparing rows took too long)")?;
         }
         Ok(())
+    }
+}
+
+fn count(rows: u64) -> String {
+    match rows {
+        1 => "1 row".to_owned(),
+        rows => format!("{rows} rows"),
     }
 }
 
@@ -248,7 +264,13 @@ impl<'a> Winner<'a> {
     }
 
     /// A conflict about one file.
-    pub(super) fn about(&self, class: Class, reason: Reason, file: &str, rows: Option<u64>) -> Conflict {
+    pub(super) fn about(
+        &self,
+        class: Class,
+        reason: Reason,
+        file: &str,
+        rows: Option<u64>,
+    ) -> Conflict {
         Conflict {
             file: Some(file.to_owned()),
             rows,
@@ -321,7 +343,9 @@ pub(super) fn judge(ours: &Ours<'_>, winner: &Winner<'_>) -> Result<Carry, Confl
 fn protocol_changed(winner: &Winner<'_>) -> Result<(), Conflict> {
     for action in winner.actions {
         match action {
-            Action::Protocol(_) => return Err(winner.conflict(Class::ProtocolChanged, Reason::Table)),
+            Action::Protocol(_) => {
+                return Err(winner.conflict(Class::ProtocolChanged, Reason::Table));
+            }
             Action::CommitInfo(_)
             | Action::MetaData(_)
             | Action::Txn(_)
@@ -422,7 +446,12 @@ fn domain_of(action: &Action) -> Option<&str> {
 
 /// F2 step 4: an application whose last transaction we have asked for, or write ourselves, has gone on.
 fn applications(ours: &Ours<'_>, winner: &Winner<'_>) -> Result<(), Conflict> {
-    let mut read: BTreeSet<&str> = ours.staged.actions.iter().filter_map(application_of).collect();
+    let mut read: BTreeSet<&str> = ours
+        .staged
+        .actions
+        .iter()
+        .filter_map(application_of)
+        .collect();
     if let Some(reads) = ours.staged.read_set() {
         read.extend(reads.app_ids.iter().map(String::as_str));
     }
@@ -567,7 +596,11 @@ fn rows_changed(
     let about = |class| Err(winner.about(class, Reason::Files, &remove.path, None));
     if ours.row_level && (is_touched(ours.staged, key) || !modifies) {
         if is_touched(ours.staged, key) {
-            let change = if again { Change::Vector } else { Change::Removed };
+            let change = if again {
+                Change::Vector
+            } else {
+                Change::Removed
+            };
             carry.changed.push((key.to_owned(), change));
         }
         return Ok(());
@@ -595,7 +628,11 @@ fn source_changed(
         .bins
         .iter()
         .filter(|bin| bin.in_order)
-        .any(|bin| bin.sources.iter().any(|s| s.live && s.file.path.key() == key));
+        .any(|bin| {
+            bin.sources
+                .iter()
+                .any(|s| s.live && s.file.path.key() == key)
+        });
     if !ours.vectors || !in_order {
         let class = Class::ConcurrentDeleteDelete;
         return Err(winner.about(class, Reason::Files, &remove.path, None));

@@ -125,9 +125,7 @@ impl Failure for TableError {
                 "set delta.appendOnly to false if rows may be removed from this table".to_owned(),
             ),
             TableError::Conflict(conflict) => Some(conflict.hint()),
-            TableError::Created
-            | TableError::Overtaken { .. }
-            | TableError::Contention { .. } => {
+            TableError::Created | TableError::Overtaken { .. } | TableError::Contention { .. } => {
                 Some("nothing was committed; try again".to_owned())
             }
             TableError::Unknown { version, .. } => Some(format!(

@@ -226,7 +226,13 @@ fn merged(members: &[Arc<Waiting>]) -> Staged {
     let mut files = Vec::new();
     for member in members {
         let operation = &member.staged.operation;
-        files.extend(operation.parameters.iter().filter(|(key, _)| *key == FILE).map(|(_, v)| v));
+        files.extend(
+            operation
+                .parameters
+                .iter()
+                .filter(|(key, _)| *key == FILE)
+                .map(|(_, v)| v),
+        );
     }
     let files = serde_json::json!(files).to_string();
     merged.operation.parameters.retain(|(key, _)| *key != FILE);

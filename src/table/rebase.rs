@@ -122,7 +122,9 @@ impl<'a> Rebase<'a> {
                 self.revived(winner, key, next)?;
             }
         }
-        let conditions = staged.read_set().map_or_else(Vec::new, |r| r.conditions.clone());
+        let conditions = staged
+            .read_set()
+            .map_or_else(Vec::new, |r| r.conditions.clone());
         for key in &carry.fresh {
             let among = self.hidden.get(key).cloned().flatten();
             self.probe(winner, key, next, &conditions, among.as_ref())?;
@@ -333,16 +335,26 @@ impl<'a> Rebase<'a> {
         next: &Arc<Snapshot>,
     ) -> Result<(), TableError> {
         let path = DataPath::Inside(key.to_owned());
-        let (Some(before), Some(after)) = (self.view.live_file(&path), next.live_file(&path)) else {
+        let (Some(before), Some(after)) = (self.view.live_file(&path), next.live_file(&path))
+        else {
             return Ok(());
         };
         if before.add.dv_id() == after.add.dv_id() || before.add.deletion_vector.is_none() {
             return Ok(());
         }
-        let (old, new) = (self.table.dead_rows(&before)?, self.table.dead_rows(&after)?);
+        let (old, new) = (
+            self.table.dead_rows(&before)?,
+            self.table.dead_rows(&after)?,
+        );
         let none = RowSet::new();
         let mine = Mine::These(&none, &none);
-        Ok(conflict::changed_rows(winner, &after.add.path, &old, &new, &mine)?)
+        Ok(conflict::changed_rows(
+            winner,
+            &after.add.path,
+            &old,
+            &new,
+            &mine,
+        )?)
     }
 
     /// Asks the conditions about rows that the transaction has not seen.
@@ -357,7 +369,9 @@ impl<'a> Rebase<'a> {
         let file = self.file(next, key)?;
         if self.spent > BUDGET_MS {
             let class = conflict::Class::ConcurrentAppend;
-            return Err(winner.about(class, Reason::Time, &file.add.path, None).into());
+            return Err(winner
+                .about(class, Reason::Time, &file.add.path, None)
+                .into());
         }
         for condition in conditions {
             let selected = condition.selected(self.table, next, &file, among);
@@ -389,8 +403,13 @@ impl<'a> Rebase<'a> {
                 None => Some(map.every_row()),
                 Some(rows) => map.rows(&(rows - &map.dead)),
             };
-            let target = DataPath::parse(&target, self.table.dir.path()).key().to_owned();
-            let all = self.hidden.entry(target).or_insert_with(|| Some(RowSet::new()));
+            let target = DataPath::parse(&target, self.table.dir.path())
+                .key()
+                .to_owned();
+            let all = self
+                .hidden
+                .entry(target)
+                .or_insert_with(|| Some(RowSet::new()));
             if let (Some(all), Some(rows)) = (all, rows) {
                 *all |= rows;
             }
@@ -415,7 +434,10 @@ struct Map {
 impl Map {
     fn new(table: &Table, file: &LiveFile, place: &Move) -> Result<Self, TableError> {
         let mut copied = file.clone();
-        copied.add.deletion_vector.clone_from(&place.deletion_vector);
+        copied
+            .add
+            .deletion_vector
+            .clone_from(&place.deletion_vector);
         Ok(Map {
             dead: table.dead_rows(&copied)?,
             start: place.start,

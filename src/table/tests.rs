@@ -192,7 +192,10 @@ fn what_read_the_table_looks_again_after_a_lost_race() {
     let Err(TableError::Conflict(conflict)) = table.commit(&base, &mut append("ours")) else {
         panic!("it was checked against another schema");
     };
-    assert_eq!((conflict.class, conflict.version), (Class::MetadataChanged, 2));
+    assert_eq!(
+        (conflict.class, conflict.version),
+        (Class::MetadataChanged, 2)
+    );
     assert!(
         !made
             .guard

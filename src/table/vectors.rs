@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::txn::{Move, Rows, Staged};
 use super::{DataPath, LiveFile, Table, TableError, temporary_name};
-use crate::log::{Action, Add};
 use crate::deletion_vector::{
     DeletionVectorDescriptor, Location, RowSet, read_vector, write_vectors,
 };
+use crate::log::{Action, Add};
 use crate::store::StoreError;
 
 impl Table {
@@ -125,7 +125,9 @@ impl Prepared {
                 prepared.count("numRemovedFiles", 1);
                 prepared.count("numRemovedBytes", u64::try_from(add.size).unwrap_or(0));
             }
-            prepared.actions.push(Action::Remove(add.to_remove(now, true)));
+            prepared
+                .actions
+                .push(Action::Remove(add.to_remove(now, true)));
         }
         for bin in &staged.bins {
             for source in bin.sources.iter().filter(|s| s.live) {
@@ -151,7 +153,8 @@ impl Prepared {
             let sets: Vec<&RowSet> = marks.iter().map(|(_, rows, ..)| rows).collect();
             let (path, descriptors) = table.write_vectors(&sets)?;
             prepared.path = Some(path);
-            for ((mut add, _, physical, changes), descriptor) in marks.into_iter().zip(descriptors) {
+            for ((mut add, _, physical, changes), descriptor) in marks.into_iter().zip(descriptors)
+            {
                 add.stats = Some(loose_stats(add.stats.as_deref(), physical));
                 add.deletion_vector = Some(descriptor);
                 add.data_change = changes;

@@ -2,6 +2,7 @@
 
 mod append;
 mod cat;
+mod conflict;
 mod content;
 mod corpus;
 mod create;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<Case> {
         feature::cases(),
         modern::cases(),
         delete::cases(),
+        conflict::cases(),
         predicate::cases(),
         hostile::cases(),
         everyday::cases(),
