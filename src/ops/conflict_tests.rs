@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::matrix_tests::{Act, Layout, Made, model, rows};
 use super::{Delete, OpError, Options, delete};
+use crate::deletion_vector::RowSet;
 use crate::engine::Predicate;
-use crate::log::{Action, Txn};
+use crate::log::{Action, Add, DomainMetadata, Txn};
 use crate::table::{
-    Class, Conflict, Operation, Outcome, ReadSet, Reads, Reason, Snapshot, Staged, Table,
-    TableError,
+    Class, Condition, Conflict, LiveFile, Operation, Outcome, ReadSet, Reads, Reason, Snapshot,
+    Staged, Table, TableError,
 };
 
 use Act::*;
@@ -539,4 +540,99 @@ fn appends_that_wait_together_become_one_version() {
         .chain(good.iter().map(|i| 2000 + *i as i64))
         .collect();
     assert_eq!(ids, expected);
+}
+
+#[test]
+fn rows_with_ids_are_found_wherever_others_have_put_them() {
+    // A compaction of another system: no map, but row tracking.
+    for (tracked, sorted) in [(true, false), (true, true), (false, true)] {
+        let made = Made::tracked(PLAIN, tracked);
+        let table = made.open();
+        let base = table.snapshot();
+        let mut lost = made.stage(&table, &base, Delete(23, "a"), PLAIN);
+        let mut whole = made.stage(&table, &base, DeleteFile(0, "a"), PLAIN);
+        made.foreign_compaction(&base, tracked, sorted);
+        let outcome = table.commit(&base, &mut lost);
+        if !tracked {
+            assert_eq!(conflict(outcome).class, Class::ConcurrentDeleteRead);
+            continue;
+        }
+        committed(outcome);
+        committed(table.commit(&base, &mut whole));
+        let acts = [Delete(23, "a"), DeleteFile(0, "a")];
+        assert_eq!(rows(&made), model(&acts), "{sorted}");
+    }
+}
+
+/// A condition that takes longer to be asked than there is time.
+#[derive(Debug)]
+struct Slow;
+
+impl Condition for Slow {
+    fn may_select(&self, _: &Snapshot, _: &Add) -> bool {
+        true
+    }
+
+    fn is_row_local(&self) -> bool {
+        true
+    }
+
+    fn selected(
+        &self,
+        table: &Table,
+        _: &Snapshot,
+        _: &LiveFile,
+        _: Option<&RowSet>,
+    ) -> Result<u64, String> {
+        // Under a fixed clock each question takes a millisecond.
+        for _ in 0..40_000 {
+            table.env().now();
+        }
+        Ok(0)
+    }
+}
+
+#[test]
+fn comparing_rows_has_a_budget() {
+    let made = Made::new(PLAIN);
+    let dir = crate::store::Dir::open(made.path()).unwrap();
+    let table = Table::open(dir, crate::env::Env::fixed(1_000)).unwrap();
+    let base = table.snapshot();
+    let mut lost = deleting(&made, &table, &base, "id = 3");
+    let Reads::Known(reads) = &mut lost.reads else {
+        panic!("a DELETE reads");
+    };
+    reads.conditions = vec![Arc::new(Slow)];
+    win(&made, PLAIN, Update(4, 44, "a"));
+    win(&made, PLAIN, Update(5, 55, "a"));
+    let found = conflict(table.commit(&base, &mut lost));
+    assert_eq!((found.version, found.reason), (2, Reason::Time));
+}
+
+#[test]
+fn a_domain_has_one_writer_at_a_time() {
+    let made = Made::tracked(PLAIN, true);
+    let table = made.open();
+    let base = table.snapshot();
+    let staged = |name: &str| {
+        let domain = Action::DomainMetadata(DomainMetadata {
+            domain: name.to_owned(),
+            configuration: "{}".to_owned(),
+            removed: false,
+        });
+        let reads = Reads::Known(ReadSet::default());
+        Staged::with(vec![domain], Operation::new("SET DOMAIN"), reads)
+    };
+    committed(made.open().commit(&base, &mut staged("mine")));
+    let found = conflict(table.commit(&base, &mut staged("mine")));
+    assert_eq!(found.class, Class::ConcurrentTransaction);
+    committed(table.commit(&base, &mut staged("yours")));
+    // The watermark of row ids is everybody's: whoever is second counts on from it.
+    for id in [50, 51] {
+        let mut insert = made.stage(&table, &base, Insert(id, "a"), PLAIN);
+        committed(table.commit(&base, &mut insert));
+    }
+    let marks = table.snapshot();
+    let mark = marks.domains().find(|d| d.domain == "delta.rowTracking");
+    assert_eq!(mark.unwrap().configuration, r#"{"rowIdHighWaterMark":41}"#);
 }

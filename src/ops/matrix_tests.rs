@@ -201,6 +201,11 @@ pub(super) fn scratch() -> std::io::Result<File> {
 
 impl Made {
     pub(super) fn new(layout: Layout) -> Self {
+        Self::tracked(layout, false)
+    }
+
+    /// With row ids, or without.
+    pub(super) fn tracked(layout: Layout, tracked: bool) -> Self {
         let guard = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let made = Made {
             guard: guard.unwrap(),
@@ -214,16 +219,39 @@ impl Made {
         if layout.serializable {
             properties.insert("delta.isolationLevel", "Serializable".to_owned());
         }
+        let mut features = vec!["deletionVectors", "appendOnly"];
+        if tracked {
+            features.extend(["rowTracking", "domainMetadata"]);
+            properties.extend([
+                ("delta.enableRowTracking", "true".to_owned()),
+                (
+                    "delta.rowTracking.materializedRowIdColumnName",
+                    "_id".to_owned(),
+                ),
+                (
+                    "delta.rowTracking.materializedRowCommitVersionColumnName",
+                    "_version".to_owned(),
+                ),
+            ]);
+        }
         let partition: &[&str] = if layout.partitioned { &["p"] } else { &[] };
         let mut lines = vec![
             json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
-                "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors", "appendOnly"]}}),
+                "readerFeatures": ["deletionVectors"], "writerFeatures": features}}),
             json!({"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema.to_string(), "partitionColumns": partition, "configuration": properties}}),
         ];
+        if tracked {
+            let mark = json!({"rowIdHighWaterMark": 39}).to_string();
+            lines.push(json!({"domainMetadata": {"domain": "delta.rowTracking", "configuration": mark, "removed": false}}));
+        }
         for (first, p) in [(0, "a"), (20, "a"), (100, "b"), (120, "b")] {
             let ids: Vec<i64> = (first..first + 10).collect();
-            let add = made.file(&format!("f{first:03}"), layout, &ids, p);
+            let mut add = made.file(&format!("f{first:03}"), layout, &ids, p);
+            if tracked {
+                add.base_row_id = Some(first % 100 / 2 + if first < 100 { 0 } else { 20 });
+                add.default_row_commit_version = Some(0);
+            }
             lines.push(json!({ "add": add }));
         }
         let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
@@ -271,6 +299,46 @@ impl Made {
             "dataChange": true, "stats": bounds.to_string()}),
         )
         .unwrap()
+    }
+
+    /// Version 1 by another system: both files of the partition `a` in one, `sorted` backwards, with the ids that the
+    /// rows had if they had any.
+    pub(super) fn foreign_compaction(&self, base: &Snapshot, tracked: bool, sorted: bool) {
+        let mut order: Vec<i64> = (0..10).chain(20..30).collect();
+        if sorted {
+            order.reverse();
+        }
+        let row_ids = order.iter().map(|id| if *id < 10 { *id } else { id - 10 });
+        let row_ids: ArrayRef = Arc::new(Int64Array::from_iter_values(row_ids));
+        let versions: ArrayRef = Arc::new(Int64Array::from(vec![0; 20]));
+        let ids: ArrayRef = Arc::new(Int64Array::from(order));
+        let p: ArrayRef = Arc::new(StringArray::from(vec!["a"; 20]));
+        let mut columns = vec![("id", ids), ("p", p)];
+        if tracked {
+            columns.extend([("_id", row_ids), ("_version", versions)]);
+        }
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let file = File::create_new(self.path().join("theirs.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let mut lines = vec![json!({"commitInfo": {"operation": "OPTIMIZE", "timestamp": 5}})];
+        for name in files_of("a") {
+            let live = base.live_file_of(&format!("{name}.parquet")).unwrap();
+            lines.push(json!({"remove": live.add.to_remove(1, false)}));
+        }
+        let mut add = json!({"path": "theirs.parquet", "partitionValues": {}, "size": 1000, "modificationTime": 1,
+            "dataChange": false, "stats": "{\"numRecords\":20}"});
+        if tracked {
+            add["baseRowId"] = json!(40);
+            add["defaultRowCommitVersion"] = json!(1);
+            let mark = json!({"rowIdHighWaterMark": 59}).to_string();
+            lines.push(json!({"domainMetadata": {"domain": "delta.rowTracking", "configuration": mark, "removed": false}}));
+        }
+        lines.push(json!({ "add": add }));
+        let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+        let commit = self.path().join("_delta_log").join(LogName::commit(1));
+        std::fs::write(commit, lines.join("\n")).unwrap();
     }
 
     /// Stages a transaction against a snapshot.

@@ -106,7 +106,9 @@ impl Table {
                 turn = Some(self.turn()?);
             }
             let newest = self.snapshot();
-            if newest.version() == rebase.view().version() {
+            let same = newest.version() == rebase.view().version()
+                && newest.metadata().id == base.metadata().id;
+            if same {
                 rebase.stand_on(newest);
                 let attempt = Attempt {
                     staged,

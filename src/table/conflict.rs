@@ -288,6 +288,8 @@ pub(super) struct Ours<'a> {
     pub(super) row_level: bool,
     /// Compactions and changes of rows get out of each other's way: vectors are enabled.
     pub(super) vectors: bool,
+    /// Rows have ids, by which they can be found wherever they were put.
+    pub(super) row_ids: bool,
     /// The snapshot that it has read.
     pub(super) reading: &'a Snapshot,
     /// The version before the winner.
@@ -497,7 +499,10 @@ fn added_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Resul
             continue;
         }
         if unseen {
-            carry.hide.push(key.clone());
+            // A new entry of a file that was there brings no rows.
+            if !is_known(ours, key) {
+                carry.hide.push(key.clone());
+            }
             continue;
         }
         if !may_read(ours, reads, add) {
@@ -553,7 +558,8 @@ fn removed_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Res
             rows_changed(ours, winner, key, remove, again, carry)?;
         } else if ours.modifies.contains(key) {
             // Only who changes its rows has to know where they are now.
-            match (again, moved.contains(&remove.path) && ours.vectors) {
+            let traceable = ours.row_ids || moved.contains(&remove.path);
+            match (again, traceable && ours.vectors) {
                 (true, _) => carry.changed.push((key.clone(), Change::Vector)),
                 (false, true) if is_touched(ours.staged, key) => {
                     carry.changed.push((key.clone(), Change::Moved));

@@ -1,6 +1,7 @@
 //! What can go wrong with a table.
 
 use super::Conflict;
+use crate::datafile::DataFileError;
 use crate::deletion_vector::VectorError;
 use crate::error::{Failure, Kind};
 use crate::log::LogError;
@@ -18,6 +19,11 @@ pub enum TableError {
     Schema(#[from] SchemaError),
     #[error("deletion vector of {path}: {source}")]
     Vector { path: String, source: VectorError },
+    #[error("{path}: {source}")]
+    DataFile {
+        path: String,
+        source: Box<DataFileError>,
+    },
     #[error("{0} is not a Delta table")]
     NotATable(String),
     #[error("version {0} does not exist")]
@@ -89,6 +95,7 @@ impl Failure for TableError {
             TableError::Log(e) => e.kind(),
             TableError::Schema(e) => e.kind(),
             TableError::Vector { source, .. } => source.kind(),
+            TableError::DataFile { source, .. } => source.kind(),
             TableError::NotATable(_)
             | TableError::NoSuchVersion(_)
             | TableError::Forgotten { .. }
@@ -121,6 +128,7 @@ impl Failure for TableError {
             TableError::Store(e) => e.hint(),
             TableError::Feature { help, .. } => Some(help.clone()),
             TableError::Vector { source, .. } => source.hint(),
+            TableError::DataFile { source, .. } => source.hint(),
             TableError::AppendOnly => Some(
                 "set delta.appendOnly to false if rows may be removed from this table".to_owned(),
             ),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::conflict::{self, Carry, Change, Conflict, Mine, Ours, Reason, Winner};
 use super::segment::Commit;
 use super::txn::{Bin, Condition, Level, Move, Rows, Source, Staged, Touched};
-use super::{DataPath, LiveFile, Snapshot, Table, TableError, properties, protocol};
+use super::{DataPath, LiveFile, Snapshot, Table, TableError, properties, protocol, row_ids};
 use crate::deletion_vector::RowSet;
 use crate::env::Millis;
 
@@ -23,6 +23,7 @@ pub(super) struct Rebase<'a> {
     level: Level,
     row_level: bool,
     vectors: bool,
+    row_ids: bool,
     hidden: BTreeMap<String, Option<RowSet>>,
     /// Milliseconds that comparing rows has taken.
     spent: Millis,
@@ -47,6 +48,7 @@ impl<'a> Rebase<'a> {
             level: level(base, staged),
             row_level,
             vectors,
+            row_ids: protocol::row_tracking_enabled(base.protocol(), base.metadata()),
             hidden: BTreeMap::new(),
             spent: 0,
         }
@@ -92,6 +94,7 @@ impl<'a> Rebase<'a> {
                 level: self.level,
                 row_level: self.row_level,
                 vectors: self.vectors,
+                row_ids: self.row_ids,
                 reading: &self.reading,
                 view: &self.view,
                 hidden: &hidden,
@@ -225,7 +228,9 @@ impl<'a> Rebase<'a> {
             TableError::from(winner.about(class, Reason::Files, path, None))
         };
         let key = touched.file.path.key();
-        let (place, target) = self.place(winner, key).ok_or_else(lost)?;
+        let Some((place, target)) = self.place(winner, key) else {
+            return self.moved_by_ids(staged, winner, &touched, next, &lost);
+        };
         let path = DataPath::parse(&target, self.table.dir.path());
         let file = next.live_file(&path).ok_or_else(lost)?;
         let map = Map::new(self.table, &touched.file, &place)?;
@@ -239,23 +244,71 @@ impl<'a> Rebase<'a> {
         if !rows.is_disjoint(&dead) {
             return Err(lost());
         }
-        let physical = file.add.num_records();
-        let same = |t: &&mut Touched| t.file.path.key() == file.path.key();
-        if let Some(known) = staged.touched.iter_mut().find(same) {
-            known.read |= read;
-            if let Rows::These(all) = &mut known.rows {
-                *all |= rows;
-            }
-            return Ok(());
-        }
-        staged.touched.push(Touched {
-            file,
-            dead: Some(dead),
-            rows: Rows::These(rows),
-            read,
-            physical,
-        });
+        touch(staged, file, dead, rows, read);
         Ok(())
+    }
+
+    /// The same after a compaction of another system, or one that has sorted the rows: they are known by their ids.
+    fn moved_by_ids(
+        &self,
+        staged: &mut Staged,
+        winner: &Winner<'_>,
+        touched: &Touched,
+        next: &Arc<Snapshot>,
+        lost: &dyn Fn() -> TableError,
+    ) -> Result<(), TableError> {
+        if !self.row_ids {
+            return Err(lost());
+        }
+        let all = RowSet::new();
+        let (mine, every) = match &touched.rows {
+            Rows::All => (&all, true),
+            Rows::These(rows) => (rows, false),
+        };
+        // Which of our rows have which ids, and whether they are only read.
+        let mut wanted: BTreeMap<i64, bool> = BTreeMap::new();
+        let mut nameless = false;
+        row_ids::read(self.table, &self.view, &touched.file, |row, id| {
+            let changed = every || mine.contains(row);
+            if changed || touched.read.contains(row) {
+                match id {
+                    Some(id) => {
+                        wanted.insert(id, changed);
+                    }
+                    None => nameless = true,
+                }
+            }
+        })?;
+        if nameless {
+            return Err(lost());
+        }
+        for (target, add) in winner.new_files() {
+            if add.data_change || wanted.is_empty() {
+                continue;
+            }
+            let file = self.file(next, target)?;
+            let (mut rows, mut read) = (RowSet::new(), RowSet::new());
+            row_ids::read(self.table, next, &file, |row, id| {
+                match id.and_then(|id| wanted.remove(&id)) {
+                    Some(true) => {
+                        rows.insert(row);
+                    }
+                    Some(false) => {
+                        read.insert(row);
+                    }
+                    None => {}
+                }
+            })?;
+            if !(rows.is_empty() && read.is_empty()) {
+                let dead = self.table.dead_rows(&file)?;
+                touch(staged, file, dead, rows, read);
+            }
+        }
+        // A row that is in none of them has gone, and nobody was told.
+        match wanted.is_empty() {
+            true => Ok(()),
+            false => Err(lost()),
+        }
     }
 
     /// Where the winner has put the rows of a file.
@@ -416,6 +469,26 @@ impl<'a> Rebase<'a> {
         }
         Ok(())
     }
+}
+
+/// Rows of a file that a transaction changes and reads, beside those that it knew of.
+fn touch(staged: &mut Staged, file: Arc<LiveFile>, dead: RowSet, rows: RowSet, read: RowSet) {
+    let same = |t: &&mut Touched| t.file.path.key() == file.path.key();
+    if let Some(known) = staged.touched.iter_mut().find(same) {
+        known.read |= read;
+        if let Rows::These(all) = &mut known.rows {
+            *all |= rows;
+        }
+        return;
+    }
+    let physical = file.add.num_records();
+    staged.touched.push(Touched {
+        file,
+        dead: Some(dead),
+        rows: Rows::These(rows),
+        read,
+        physical,
+    });
 }
 
 impl From<Conflict> for TableError {

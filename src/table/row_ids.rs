@@ -4,13 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use arrow::array::{Array as _, AsArray as _};
+use arrow::datatypes::Int64Type;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{DataPath, Snapshot, TableError};
-use crate::datafile::inspect;
+use super::{DataPath, LiveFile, Snapshot, Table, TableError, protocol};
+use crate::datafile::{DataFileError, Reader, inspect};
 use crate::log::{Action, Add, DomainMetadata};
+use crate::schema::{DataType, Primitive, StructField, StructType};
 use crate::store::Dir;
+
+/// Rows read at a time.
+const BATCH_ROWS: usize = 16_384;
 
 /// The domain of the watermark.
 pub(super) const DOMAIN: &str = "delta.rowTracking";
@@ -84,6 +90,51 @@ pub(super) fn assign(
             configuration: configuration.map_err(|e| bad("domainMetadata", e.to_string()))?,
             removed: false,
         }));
+    }
+    Ok(())
+}
+
+/// The ids of the live rows of a file by their physical positions, in the order of the file: what its hidden column
+/// says, else its entry in the log. `None` for a row that has none.
+///
+/// # Errors
+/// [`TableError`] when the file or its vector can't be read.
+pub(super) fn read(
+    table: &Table,
+    snapshot: &Snapshot,
+    file: &LiveFile,
+    mut sink: impl FnMut(u64, Option<i64>),
+) -> Result<(), TableError> {
+    let DataPath::Inside(path) = &file.path else {
+        return Err(TableError::Outside(file.path.key().to_owned()));
+    };
+    let column = protocol::materialized_columns(snapshot.metadata())?.row_id;
+    let long = DataType::Primitive(Primitive::Long);
+    let schema = StructType {
+        fields: vec![StructField::new(column, long, true)],
+    };
+    let unreadable = |e: DataFileError| TableError::DataFile {
+        path: path.clone(),
+        source: Box::new(e),
+    };
+    let dead = table.dead_rows(file)?;
+    let reader = Reader::open(
+        table.dir.open_file(Path::new(path))?,
+        &schema,
+        &[column.to_owned()],
+        &BTreeMap::new(),
+        snapshot.mapping(),
+        Some(&dead),
+        BATCH_ROWS,
+    );
+    for batch in reader.map_err(unreadable)? {
+        let (batch, positions) = batch.map_err(unreadable)?;
+        let ids = batch.column(0).as_primitive_opt::<Int64Type>();
+        for (index, row) in positions.iter().enumerate() {
+            let stored = ids.filter(|ids| index < ids.len() && ids.is_valid(index));
+            let fresh = || file.add.base_row_id?.checked_add(i64::try_from(row).ok()?);
+            sink(row, stored.map(|ids| ids.value(index)).or_else(fresh));
+        }
     }
     Ok(())
 }
