@@ -636,3 +636,29 @@ fn a_domain_has_one_writer_at_a_time() {
     let mark = marks.domains().find(|d| d.domain == "delta.rowTracking");
     assert_eq!(mark.unwrap().configuration, r#"{"rowIdHighWaterMark":41}"#);
 }
+
+#[test]
+fn a_statement_that_changes_the_schema_sees_every_append() {
+    // PROTOCOL.md F4, the note on M: it is its D row, and blind appends count at both levels.
+    for (winner, class) in [
+        (Insert(3, "a"), Some(Class::ConcurrentAppend)),
+        (Insert(50, "a"), None),
+        (Delete(3, "a"), Some(Class::ConcurrentDeleteRead)),
+        (Delete(4, "a"), None),
+        (Optimize("a"), None),
+        (Alter, Some(Class::MetadataChanged)),
+    ] {
+        let made = Made::new(PLAIN);
+        let table = made.open();
+        let base = table.snapshot();
+        let mut lost = made.stage(&table, &base, Delete(3, "a"), PLAIN);
+        lost.actions
+            .extend(made.stage(&table, &base, Alter, PLAIN).actions);
+        win(&made, PLAIN, winner);
+        let outcome = table.commit(&base, &mut lost);
+        match class {
+            Some(class) => assert_eq!(conflict(outcome).class, class, "{winner:?}"),
+            None => assert_eq!(committed(outcome).version(), 2, "{winner:?}"),
+        }
+    }
+}

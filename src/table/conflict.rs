@@ -718,3 +718,54 @@ pub(super) fn new_rows(
         Err(reason) => Err(winner.about(class, Reason::Unasked(reason), file, None)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Format;
+
+    fn metadata(mark: Option<&str>, comment: &str) -> Metadata {
+        let mark = mark.map_or(String::new(), |m| {
+            format!(r#""delta.identity.highWaterMark":{m},"#)
+        });
+        Metadata {
+            id: "t".to_owned(),
+            name: None,
+            description: None,
+            format: Format::default(),
+            schema_string: format!(
+                r#"{{"type":"struct","fields":[{{"name":"id","type":"long","nullable":true,"metadata":{{{mark}"comment":"{comment}"}}}}]}}"#
+            ),
+            partition_columns: Vec::new(),
+            created_time: None,
+            configuration: BTreeMap::new(),
+            unknown: serde_json::Map::new(),
+        }
+    }
+
+    #[test]
+    fn a_column_that_only_counts_on_is_no_new_schema() {
+        let before = metadata(Some("5"), "x");
+        assert!(only_counts_on(&before, &metadata(Some("9"), "x")));
+        assert!(only_counts_on(&metadata(None, "x"), &before));
+        assert!(!only_counts_on(&before, &metadata(Some("9"), "y")));
+        // The same text twice is somebody's change all the same.
+        assert!(!only_counts_on(&before, &before));
+        let mut other = metadata(Some("9"), "x");
+        other.configuration.insert("k".to_owned(), "v".to_owned());
+        assert!(!only_counts_on(&before, &other));
+    }
+
+    #[test]
+    fn a_claim_to_have_read_nothing_must_not_be_contradicted() {
+        let parse = |text: &str| crate::log::parse_commit("c", text.as_bytes()).unwrap();
+        let blind = |text: &str| Winner::new(Path::new("/t"), 1, 0, &parse(text)).is_blind();
+        let remove = r#"{"remove":{"path":"a","dataChange":true}}"#;
+        assert!(blind(r#"{"commitInfo":{"isBlindAppend":true}}"#));
+        assert!(!blind(r#"{"commitInfo":{"isBlindAppend":false}}"#));
+        assert!(!blind(r#"{"commitInfo":{}}"#));
+        assert!(!blind(&format!(
+            "{{\"commitInfo\":{{\"isBlindAppend\":true}}}}\n{remove}"
+        )));
+    }
+}
