@@ -81,61 +81,12 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
             if let Some((_, old)) = placed.take() {
                 old.discard(table);
             }
-            base.check_write()?;
             placed = Some((Arc::clone(base), Placed::new(table, base, request)?));
         }
         let Some((_, placed)) = &placed else {
             return Ok(None);
         };
-        let replaced = match request.replaces {
-            Replaces::Nothing => None,
-            Replaces::IfLive(visible) => base.named(visible),
-            Replaces::Live(visible) => {
-                let live = base.named(visible);
-                Some(live.ok_or_else(|| OpError::Replaced(visible.to_owned()))?)
-            }
-        };
-        if placed.adds.is_empty() && replaced.is_none() {
-            return Ok(None);
-        }
-        let now = table.env().now();
-        let mut actions: Vec<Action> = Vec::new();
-        actions.extend(
-            replaced
-                .iter()
-                .map(|live| Action::Remove(live.add.to_remove(now, true))),
-        );
-        actions.extend(placed.adds.iter().cloned().map(Action::Add));
-        let metrics = placed.metrics(replaced.as_deref());
-        let mode = if replaced.is_some() {
-            "Overwrite"
-        } else {
-            "Append"
-        };
-        let mut parameters = vec![
-            ("mode", mode.to_owned()),
-            (
-                "partitionBy",
-                serde_json::json!(base.partition_columns()).to_string(),
-            ),
-        ];
-        parameters.push(("file", request.name.to_owned()));
-        let operation = Operation {
-            name: "WRITE",
-            parameters,
-            metrics,
-            user_metadata: None,
-        };
-        let reads = match replaced {
-            Some(_) => Reads::Restage,
-            None => Reads::Nothing,
-        };
-        let mut staged = Staged::with(actions, operation, reads);
-        staged.absent = match request.replaces {
-            Replaces::IfLive(visible) => Some(visible.to_owned()),
-            Replaces::Nothing | Replaces::Live(_) => None,
-        };
-        Ok(Some(staged))
+        stage(table, base, request, placed)
     });
     let committed = match outcome {
         Ok(committed) => committed,
@@ -150,6 +101,67 @@ pub fn append(table: &Table, request: &Append<'_>) -> Result<Appended, OpError> 
     };
     let rows = placed.map_or(0, |(_, placed)| placed.rows);
     Ok(done("WRITE", rows, committed))
+}
+
+/// What a placed file does to one snapshot; `None` when there is nothing to do.
+///
+/// # Errors
+/// [`OpError::Replaced`].
+pub(super) fn stage(
+    table: &Table,
+    base: &Snapshot,
+    request: &Append<'_>,
+    placed: &Placed,
+) -> Result<Option<Staged>, OpError> {
+    let replaced = match request.replaces {
+        Replaces::Nothing => None,
+        Replaces::IfLive(visible) => base.named(visible),
+        Replaces::Live(visible) => {
+            let live = base.named(visible);
+            Some(live.ok_or_else(|| OpError::Replaced(visible.to_owned()))?)
+        }
+    };
+    if placed.adds.is_empty() && replaced.is_none() {
+        return Ok(None);
+    }
+    let now = table.env().now();
+    let mut actions: Vec<Action> = Vec::new();
+    actions.extend(
+        replaced
+            .iter()
+            .map(|live| Action::Remove(live.add.to_remove(now, true))),
+    );
+    actions.extend(placed.adds.iter().cloned().map(Action::Add));
+    let metrics = placed.metrics(replaced.as_deref());
+    let mode = if replaced.is_some() {
+        "Overwrite"
+    } else {
+        "Append"
+    };
+    let mut parameters = vec![
+        ("mode", mode.to_owned()),
+        (
+            "partitionBy",
+            serde_json::json!(base.partition_columns()).to_string(),
+        ),
+    ];
+    parameters.push(("file", request.name.to_owned()));
+    let operation = Operation {
+        name: "WRITE",
+        parameters,
+        metrics,
+        user_metadata: None,
+    };
+    let reads = match replaced {
+        Some(_) => Reads::Restage,
+        None => Reads::Nothing,
+    };
+    let mut staged = Staged::with(actions, operation, reads);
+    staged.absent = match request.replaces {
+        Replaces::IfLive(visible) => Some(visible.to_owned()),
+        Replaces::Nothing | Replaces::Live(_) => None,
+    };
+    Ok(Some(staged))
 }
 
 /// The outcome in the words of a report.
@@ -203,12 +215,21 @@ pub(super) struct Here<'a> {
 pub(super) struct Placed {
     pub(super) adds: Vec<Add>,
     /// On the disk, relative to the table.
-    paths: Vec<String>,
+    pub(super) paths: Vec<String>,
     pub(super) rows: u64,
 }
 
 impl Placed {
-    fn new(table: &Table, base: &Snapshot, request: &Append<'_>) -> Result<Self, OpError> {
+    /// Checks the file against the table and puts what it becomes into the table's directory.
+    ///
+    /// # Errors
+    /// [`OpError`]: nothing is left behind.
+    pub(super) fn new(
+        table: &Table,
+        base: &Snapshot,
+        request: &Append<'_>,
+    ) -> Result<Self, OpError> {
+        base.check_write()?;
         let now = table.env().now();
         let target = layout::target(base, request.fixed)?;
         let constraints = Constraints::parse(&target.schema, &base.metadata().configuration, now)?;
@@ -325,7 +346,7 @@ impl Placed {
         metrics
     }
 
-    fn discard(&self, table: &Table) {
+    pub(super) fn discard(&self, table: &Table) {
         self.discard_in(table.dir());
     }
 

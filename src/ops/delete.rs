@@ -47,7 +47,8 @@ pub fn delete(
         if done.is_some() {
             return Ok(None);
         }
-        stage(table, base, request, scratch, &mut written)
+        let staged = stage(table, base, request, scratch, &|_| false, &mut written)?;
+        Ok(Some(staged).filter(|staged| !staged.is_empty()))
     });
     match outcome {
         Ok(Some((snapshot, staged))) => Ok(Report {
@@ -76,7 +77,8 @@ pub fn delete(
     }
 }
 
-/// What a DELETE does to one snapshot; `None` when no row matches. `written` gets the files that it has made.
+/// What a DELETE does to one snapshot: what it has read, and no action when no row matches. `is_new` knows the files
+/// that are in no version yet, `written` gets those that it has made.
 ///
 /// # Errors
 /// [`OpError`].
@@ -85,8 +87,9 @@ pub(super) fn stage(
     base: &Arc<Snapshot>,
     request: &Delete<'_>,
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
+    is_new: &dyn Fn(&LiveFile) -> bool,
     written: &mut Vec<String>,
-) -> Result<Option<Staged>, OpError> {
+) -> Result<Staged, OpError> {
     let started = table.env().now();
     base.check_write()?;
     base.check_append_only()?;
@@ -99,9 +102,6 @@ pub(super) fn stage(
         scratch,
     };
     let (changes, files) = plan.changes()?;
-    if changes.is_empty() {
-        return Ok(None);
-    }
     let mut operation = Operation::new("DELETE");
     operation
         .user_metadata
@@ -116,25 +116,29 @@ pub(super) fn stage(
         ..ReadSet::default()
     };
     let mut staged = Staged::with(Vec::new(), operation, Reads::Known(reads));
-    plan.effects(changes, &mut staged, written)?;
+    if changes.is_empty() {
+        return Ok(staged);
+    }
+    plan.effects(changes, is_new, &mut staged, written)?;
     staged.actions.extend(request.options.actions(table.env()));
     let metrics = &mut staged.operation.metrics;
     metrics.insert("executionTimeMs", elapsed(table, started));
-    Ok(Some(staged))
+    Ok(staged)
 }
 
 fn elapsed(table: &Table, started: i64) -> u64 {
     u64::try_from(table.env().now().saturating_sub(started)).unwrap_or(0)
 }
 
-fn discard(table: &Table, written: &mut Vec<String>) {
+/// Takes back what lies on the disk and no version refers to.
+pub(super) fn discard(table: &Table, written: &mut Vec<String>) {
     for path in written.drain(..) {
         table.discard(&path);
     }
 }
 
 /// The keyword may be there, as people write it.
-fn strip_where(text: &str) -> &str {
+pub(super) fn strip_where(text: &str) -> &str {
     match text.get(..5) {
         Some(word) if word.eq_ignore_ascii_case("where") => match text.get(5..) {
             Some(rest) if rest.starts_with(|c: char| c.is_whitespace() || c == '(') => {
@@ -273,6 +277,7 @@ impl Plan<'_> {
     fn effects(
         &self,
         changes: Vec<Change>,
+        is_new: &dyn Fn(&LiveFile) -> bool,
         staged: &mut Staged,
         written: &mut Vec<String>,
     ) -> Result<(), OpError> {
@@ -313,8 +318,9 @@ impl Plan<'_> {
                     }
                     let (table, base) = (self.table, self.base);
                     let gone = dead | rows;
+                    let new = is_new(&file);
                     let (copy, kept) =
-                        rewrite::copy(table, base, &file, &gone, self.scratch, written)?;
+                        rewrite::copy(table, base, &file, new, &gone, self.scratch, written)?;
                     count("numRemovedFiles", 1);
                     count("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0));
                     count("numAddedFiles", 1);

@@ -37,6 +37,14 @@ pub enum OpError {
     NoColumns,
     #[error("rows of {path} would have to be rewritten, and the table keeps a change data feed")]
     FeedNeedsVectors { path: String },
+    #[error("the transaction is over")]
+    TransactionOver,
+    #[error("the transaction is being committed")]
+    TransactionBusy,
+    #[error("a transaction changes {0} files at most")]
+    TransactionFull(usize),
+    #[error("a transaction can't be run again by itself: `retries` is for single statements")]
+    TransactionRetries,
     #[error("staging: {0}")]
     Staging(#[source] std::io::Error),
 }
@@ -73,7 +81,10 @@ impl Failure for OpError {
             },
             OpError::MissingFile { .. } => Kind::Corrupt,
             OpError::UnreadableType { .. } => Kind::Unsupported,
-            OpError::Replaced(_) => Kind::Conflict,
+            OpError::Replaced(_) | OpError::TransactionBusy => Kind::Conflict,
+            OpError::TransactionOver => Kind::ReadOnly,
+            OpError::TransactionFull(_) => Kind::NoSpace,
+            OpError::TransactionRetries => Kind::Invalid,
             OpError::Gone(_) => Kind::Absent,
             OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
             OpError::FeedNeedsVectors { .. } => Kind::Unsupported,
@@ -115,7 +126,20 @@ impl Failure for OpError {
                 "turn deletion vectors on (delta.enableDeletionVectors=true): deletes then rewrite nothing"
                     .to_owned(),
             ),
-            OpError::Gone(_) | OpError::NoColumns | OpError::Staging(_) => None,
+            OpError::TransactionOver => {
+                Some("remove its directory, and begin another transaction with mkdir".to_owned())
+            }
+            OpError::TransactionFull(_) => Some(
+                "commit what is staged, and begin another transaction for the rest;                  --transaction-files allows more"
+                    .to_owned(),
+            ),
+            OpError::TransactionRetries => {
+                Some("when it fails, begin another one and run its steps again".to_owned())
+            }
+            OpError::TransactionBusy
+            | OpError::Gone(_)
+            | OpError::NoColumns
+            | OpError::Staging(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{OpError, Report, Start, run};
+use crate::env::Millis;
 use crate::log::Action;
 use crate::table::{DataPath, LiveFile, NAME_TAG, Operation, Reads, Staged, Table};
 
@@ -17,29 +18,29 @@ pub fn remove(table: &Table, path: &DataPath) -> Result<Report, OpError> {
         let file = base
             .live_file(path)
             .ok_or_else(|| OpError::Gone(path.key().to_owned()))?;
-        metrics = BTreeMap::from([
-            ("numRemovedFiles", 1),
-            ("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0)),
-        ]);
-        if let Some(rows) = live_rows(&file) {
-            metrics.insert("numDeletedRows", rows);
-        }
-        let now = table.env().now();
-        Ok(Some(Staged::with(
-            vec![Action::Remove(file.add.to_remove(now, true))],
-            Operation {
-                name: "DELETE",
-                parameters: vec![
-                    ("predicate", "[]".to_owned()),
-                    ("file", file.visible.to_string()),
-                ],
-                metrics: metrics.clone(),
-                user_metadata: None,
-            },
-            Reads::Restage,
-        )))
+        let staged = removal(&file, table.env().now());
+        metrics.clone_from(&staged.operation.metrics);
+        Ok(Some(staged))
     })?;
     Ok(report("DELETE", committed, metrics))
+}
+
+/// What removes a live file.
+pub(super) fn removal(file: &LiveFile, now: Millis) -> Staged {
+    let mut operation = Operation::new("DELETE");
+    operation.parameters = vec![
+        ("predicate", "[]".to_owned()),
+        ("file", file.visible.to_string()),
+    ];
+    operation.metrics = BTreeMap::from([
+        ("numRemovedFiles", 1),
+        ("numRemovedBytes", u64::try_from(file.add.size).unwrap_or(0)),
+    ]);
+    if let Some(rows) = live_rows(file) {
+        operation.metrics.insert("numDeletedRows", rows);
+    }
+    let remove = Action::Remove(file.add.to_remove(now, true));
+    Staged::with(vec![remove], operation, Reads::Restage)
 }
 
 /// Changes the visible name of a live file. No row changes.

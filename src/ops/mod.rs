@@ -17,6 +17,7 @@ mod options;
 mod prune;
 mod rewrite;
 mod scan;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use files::{remove, rename};
 pub use options::Options;
 pub use prune::kept_files;
 pub use scan::{Scan, scan};
+pub use transaction::{Counts, Transaction};
 
 use crate::env::Millis;
 use crate::failpoint::{self, Point};

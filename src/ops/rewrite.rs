@@ -67,7 +67,7 @@ fn partition_values(base: &Snapshot, add: &Add) -> PartitionValues {
 }
 
 /// Writes the rows of `file` that are not in `dead` to a new file and gives its entry and its rows. `written` gets
-/// the path.
+/// the path. A `new` file is in no version yet: its rows get their ids when the copy is committed.
 ///
 /// # Errors
 /// [`OpError`]; [`TableError::Malformed`] when rows have no ids that they could keep.
@@ -75,6 +75,7 @@ pub(super) fn copy(
     table: &Table,
     base: &Snapshot,
     file: &LiveFile,
+    new: bool,
     dead: &RowSet,
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
     written: &mut Vec<String>,
@@ -86,7 +87,7 @@ pub(super) fn copy(
     let schema = StructType {
         fields: stored.cloned().collect(),
     };
-    let identity = Identity::of(base, file)?;
+    let identity = Identity::of(base, file, new)?;
     let hidden: &[&str] = identity.as_ref().map_or(&[], |i| &i.columns);
     let mut wide = (**base.schema()).clone();
     let long = || DataType::Primitive(Primitive::Long);
@@ -150,11 +151,13 @@ struct Identity<'a> {
     version: u64,
     base_row_id: Option<i64>,
     commit_version: Option<i64>,
+    /// Whether rows may have none yet.
+    new: bool,
 }
 
 impl<'a> Identity<'a> {
     /// `None` where row tracking is not enabled.
-    fn of(base: &'a Snapshot, file: &'a LiveFile) -> Result<Option<Self>, OpError> {
+    fn of(base: &'a Snapshot, file: &'a LiveFile, new: bool) -> Result<Option<Self>, OpError> {
         if !protocol::row_tracking_enabled(base.protocol(), base.metadata()) {
             return Ok(None);
         }
@@ -166,6 +169,7 @@ impl<'a> Identity<'a> {
             version: base.version(),
             base_row_id: file.add.base_row_id,
             commit_version: file.add.default_row_commit_version,
+            new,
         }))
     }
 
@@ -204,7 +208,11 @@ impl<'a> Identity<'a> {
         let mut values = Vec::with_capacity(found.len());
         for (index, fresh) in fresh.enumerate().take(found.len()) {
             let kept = found.is_valid(index).then(|| found.value(index));
-            values.push(kept.or(fresh).ok_or_else(|| self.unknown())?);
+            let value = kept.or(fresh);
+            if value.is_none() && !self.new {
+                return Err(self.unknown());
+            }
+            values.push(value);
         }
         Ok(Arc::new(Int64Array::from(values)))
     }

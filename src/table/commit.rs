@@ -61,6 +61,18 @@ impl Table {
         {
             return outcome;
         }
+        self.commit_unshared(base, staged)
+    }
+
+    /// As [`Table::commit`], in a version that holds nothing else and is judged like any other.
+    ///
+    /// # Errors
+    /// As [`Table::commit`].
+    pub fn commit_unshared(
+        &self,
+        base: &Arc<Snapshot>,
+        staged: &mut Staged,
+    ) -> Result<Outcome, TableError> {
         let mut prepared = Prepared::default();
         let outcome = self.commit_alone(base, staged, &mut prepared);
         match &outcome {

@@ -39,6 +39,7 @@ pub use packed::{PackedStats, TemplateValues};
 pub use path::DataPath;
 pub use snapshot::{FileRef, LiveFile, NAME_TAG, Scan, Snapshot, Totals};
 pub use txn::{Bin, Condition, Level, Operation, ReadSet, Reads, Rows, Source, Staged, Touched};
+pub use vectors::Private;
 
 use crate::env::{Env, Millis};
 use crate::log::{LOG_DIR, LogName};

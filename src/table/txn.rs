@@ -72,8 +72,8 @@ impl Staged {
         matches!(self.reads, Reads::Nothing)
     }
 
-    /// Whether nothing is left to be committed: a compaction whose files have all gone.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is nothing to be committed, as of a compaction whose files have all gone.
+    pub fn is_empty(&self) -> bool {
         self.actions.is_empty() && self.touched.is_empty() && self.bins.is_empty()
     }
 

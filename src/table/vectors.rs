@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::txn::{Move, Rows, Staged};
-use super::{DataPath, LiveFile, Table, TableError, temporary_name};
+use super::{DataPath, LiveFile, Snapshot, Table, TableError, temporary_name};
 use crate::deletion_vector::{
     DeletionVectorDescriptor, Location, RowSet, read_vector, write_vectors,
 };
@@ -71,6 +71,41 @@ impl Table {
             && !error.is_absent()
         {
             tracing::warn!(%error, "an orphan stays until VACUUM");
+        }
+    }
+}
+
+/// What a transaction has made of the table for itself alone.
+#[derive(Debug)]
+pub struct Private {
+    /// Under the number of the version that it began with: it is no version.
+    pub snapshot: Snapshot,
+    /// The vector file that lies on the disk for it, to be removed with [`Table::discard`] when no version refers to it.
+    pub vectors: Option<String>,
+}
+
+impl Table {
+    /// What `staged` makes of `view`, to nobody but its maker: nothing is written to the log. Afterwards its metrics
+    /// are complete.
+    ///
+    /// # Errors
+    /// [`TableError`]: nothing is left on the disk.
+    pub fn apply(&self, view: &Snapshot, staged: &mut Staged) -> Result<Private, TableError> {
+        let mut prepared = Prepared::of(self, staged)?;
+        let mut actions = staged.actions.clone();
+        actions.extend_from_slice(&prepared.actions);
+        match view.next(self.dir.path(), view.version(), self.env.now(), actions) {
+            Ok(snapshot) => {
+                staged.operation.metrics = prepared.metrics(staged);
+                Ok(Private {
+                    snapshot,
+                    vectors: prepared.path.take(),
+                })
+            }
+            Err(error) => {
+                prepared.discard(self);
+                Err(error)
+            }
         }
     }
 }
