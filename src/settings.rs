@@ -15,6 +15,27 @@ pub enum TableFeatures {
     Minimal,
 }
 
+/// What transactions of a mount may take up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionLimits {
+    /// How long one may be left alone before it is aborted, and how long its outcome is kept after that.
+    pub idle: Duration,
+    /// How many may be open at a time.
+    pub open: usize,
+    /// How many files one may add, change and remove.
+    pub files: usize,
+}
+
+impl Default for TransactionLimits {
+    fn default() -> Self {
+        TransactionLimits {
+            idle: Duration::from_secs(3600),
+            open: 64,
+            files: 100_000,
+        }
+    }
+}
+
 /// One mount. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -47,6 +68,7 @@ pub struct Settings {
     /// Let the kernel read and write local files by itself.
     pub passthrough: bool,
     pub table_features: TableFeatures,
+    pub transactions: TransactionLimits,
 }
 
 impl Settings {

@@ -16,7 +16,7 @@ use super::{CliError, locate, log, plain};
 use crate::env::Env;
 use crate::fs::FileSystem;
 use crate::fuse::{Health, MountEntry, Mounted, lazily_detach_path};
-use crate::settings::{Settings, TableFeatures};
+use crate::settings::{Settings, TableFeatures, TransactionLimits};
 use crate::store::parse_source;
 
 /// Threads of the I/O runtime, at least.
@@ -58,6 +58,15 @@ pub(super) struct MountArgs {
     /// Append the log to this file.
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// Abort transactions that were left alone for so long, in seconds [default: 3600].
+    #[arg(long, value_name = "S")]
+    transaction_idle: Option<u64>,
+    /// How many transactions may be open at a time [default: 64].
+    #[arg(long, value_name = "N")]
+    transactions: Option<usize>,
+    /// How many files a transaction may add, change and remove [default: 100000].
+    #[arg(long, value_name = "N")]
+    transaction_files: Option<usize>,
 }
 
 /// The arguments that mount(8) gives its helpers.
@@ -112,6 +121,12 @@ pub(super) fn run<F: FileSystem, E: Into<CliError>>(
         cache_dir: args.cache_dir.or(options.cache_dir),
         log_file: args.log_file.or(options.log_file),
         table_features: args.table_features.or(options.table_features),
+        transaction_idle: args
+            .transaction_idle
+            .map(Duration::from_secs)
+            .or(options.transaction_idle),
+        transactions: args.transactions.or(options.transactions),
+        transaction_files: args.transaction_files.or(options.transaction_files),
         ..options
     };
     let request = Request {
@@ -238,6 +253,12 @@ fn check(request: Request) -> Result<Settings, CliError> {
         }
     }
     let options = request.options;
+    let usual = TransactionLimits::default();
+    let transactions = TransactionLimits {
+        idle: options.transaction_idle.unwrap_or(usual.idle),
+        open: options.transactions.unwrap_or(usual.open),
+        files: options.transaction_files.unwrap_or(usual.files),
+    };
     let outside = |dir: Option<PathBuf>| dir.map(|dir| outside_of(&mountpoint, &dir)).transpose();
     Ok(Settings {
         read_only: options.read_only,
@@ -254,6 +275,7 @@ fn check(request: Request) -> Result<Settings, CliError> {
         refresh: options.refresh.unwrap_or(Settings::REFRESH),
         passthrough: !options.no_passthrough,
         table_features: options.table_features.unwrap_or_default(),
+        transactions,
         source,
         mountpoint,
     })

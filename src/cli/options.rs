@@ -27,6 +27,9 @@ pub(super) struct Options {
     pub(super) cache_dir: Option<PathBuf>,
     pub(super) log_file: Option<PathBuf>,
     pub(super) table_features: Option<TableFeatures>,
+    pub(super) transaction_idle: Option<Duration>,
+    pub(super) transactions: Option<usize>,
+    pub(super) transaction_files: Option<usize>,
 }
 
 /// Why options were refused.
@@ -108,6 +111,7 @@ fn parse_one(option: &str, into: &mut Options) -> Result<(), OptionError> {
         expected,
     };
     let id = || given()?.parse().map_err(|_| wrong("a number"));
+    let count = || given()?.parse().map_err(|_| wrong("a number"));
     let mode = || {
         u16::from_str_radix(given()?, 8)
             .ok()
@@ -137,6 +141,12 @@ fn parse_one(option: &str, into: &mut Options) -> Result<(), OptionError> {
                 .map_err(|_| wrong("default, modern or minimal"))?;
             into.table_features = Some(features);
         }
+        "transaction_idle" => {
+            let seconds = given()?.parse().map_err(|_| wrong("seconds"))?;
+            into.transaction_idle = Some(Duration::from_secs(seconds));
+        }
+        "transactions" => into.transactions = Some(count()?),
+        "transaction_files" => into.transaction_files = Some(count()?),
         "remount" | "bind" | "rbind" | "move" => {
             return Err(OptionError::NotForUs(name.to_owned()));
         }
@@ -161,7 +171,8 @@ mod tests {
     fn every_option_of_ours_is_understood() {
         let options = parsed(
             "ro,noexec,allow_other,uid=1000,gid=100,umask=027,fmode=644,dmode=0755,list_control,no_passthrough,\
-             refresh=250,stage_dir=/s,cache_dir=/c,log_file=/l,table_features=modern",
+             refresh=250,stage_dir=/s,cache_dir=/c,log_file=/l,table_features=modern,transaction_idle=60,\
+             transactions=3,transaction_files=7",
         )
         .unwrap();
         assert_eq!(
@@ -182,6 +193,9 @@ mod tests {
                 cache_dir: Some("/c".into()),
                 log_file: Some("/l".into()),
                 table_features: Some(TableFeatures::Modern),
+                transaction_idle: Some(Duration::from_secs(60)),
+                transactions: Some(3),
+                transaction_files: Some(7),
             }
         );
     }

@@ -8,10 +8,12 @@ use super::handle::Handle;
 use super::lookup::LONG;
 use super::node::Node;
 use super::past::{At, PastEntry, read_only};
+use super::site::Site;
 use super::stage::Phase;
+use super::transaction::TxEntry;
 use super::{Attr, Core, Fh, FileKind, FsResult, Ino, SetAttr, StatFs, not_permitted};
 use crate::env::Millis;
-use crate::namespace::Control;
+use crate::namespace::{Control, TxControl};
 use crate::table::{DataPath, LiveFile, Table};
 
 /// Owner, mode and time of a backing file.
@@ -60,7 +62,7 @@ impl Core {
             Node::Dir(path) => self.dir_attr(node, path, None),
             Node::Partition { table, dir } => {
                 let (_, snapshot) = self.table(table)?;
-                if !snapshot.has_dir(dir) && !self.overlay().has_dir(table, dir) {
+                if !snapshot.has_dir(dir) && !self.overlay().has_dir(&Site::table(table), dir) {
                     return Err(super::FsError::NotFound);
                 }
                 self.dir_attr(node, table, Some(snapshot.timestamp()))
@@ -97,10 +99,11 @@ impl Core {
             }
             Node::Control { owner, entry } => self.control_attr(node, owner, entry),
             Node::Past { table, at, entry } => self.past_attr(node, table, at, entry),
+            Node::Tx { tx, entry } => self.tx_attr(node, tx, entry),
         }
     }
 
-    fn data_attr(
+    pub(super) fn data_attr(
         &self,
         node: &Node,
         table: &Path,
@@ -174,7 +177,7 @@ impl Core {
         if entry.is_dir() != Some(false) {
             let mut attr = self.file_attr(node, &backing, self.settings.refresh);
             (attr.kind, attr.nlink) = (FileKind::Dir, 2);
-            if !matches!(entry, Control::Mode(_) | Control::Rejected) {
+            if !matches!(entry, Control::Mode(_) | Control::Rejected | Control::Tx) {
                 attr.mode &= 0o555;
             }
             return Ok(attr);
@@ -201,7 +204,12 @@ impl Core {
         })
     }
 
-    fn dir_attr(&self, node: &Node, path: &Path, mtime_ms: Option<Millis>) -> FsResult<Attr> {
+    pub(super) fn dir_attr(
+        &self,
+        node: &Node,
+        path: &Path,
+        mtime_ms: Option<Millis>,
+    ) -> FsResult<Attr> {
         let mut backing = Backing::of(&self.stat(path)?);
         backing.size = 4096;
         // Every commit shows in the log's own folder; looking at it replays nothing.
@@ -270,10 +278,21 @@ impl Core {
                     Node::Control {
                         entry: Control::Verb(_),
                         ..
+                    }
+                    | Node::Tx {
+                        entry: TxEntry::Control(TxControl::Verb(_) | TxControl::Commit),
+                        ..
                     },
                 ) => {}
                 (None, _) if self.attr(&node)?.size == size => {}
-                (None, Node::Data { .. }) => {
+                (
+                    None,
+                    Node::Data { .. }
+                    | Node::Tx {
+                        entry: TxEntry::Data(_),
+                        ..
+                    },
+                ) => {
                     return Err(not_permitted(
                         "a committed data file can't be truncated",
                         "remove it with rm, or write the whole file anew with cp",

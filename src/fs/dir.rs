@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::handle::Handle;
 use super::lookup::DirKind;
 use super::node::Node;
-use super::stage::Place;
+use super::site::{Place, Site};
 use super::{Core, DirItem, Fh, FileKind, FsError, FsResult, Ino};
 use crate::namespace::{CONTROL_DIR, Control, Dropped, PRIVATE_DIR, classify};
 use crate::store::EntryKind;
 use crate::table::{Snapshot, Table, is_temporary};
 
 /// Names gathered for one listing.
-struct Listing {
+pub(super) struct Listing {
     items: Vec<DirItem>,
 }
 
 impl Listing {
-    fn push(&mut self, name: impl Into<OsString>, ino: Ino, kind: FileKind) {
+    pub(super) fn push(&mut self, name: impl Into<OsString>, ino: Ino, kind: FileKind) {
         let cookie = self.items.len() as u64 + 1;
         self.items.push(DirItem {
             ino,
@@ -41,8 +41,10 @@ impl Core {
             Node::Dir(path) => self.list_dir(path, &mut listing)?,
             Node::Partition { table, dir } => {
                 let (handle, snapshot) = self.table(table)?;
-                self.list_table(table, &handle, &snapshot, dir, &mut listing)?;
+                let place = Site::table(table).at(dir);
+                self.list_table(&place, &handle, &snapshot, &mut listing)?;
             }
+            Node::Tx { tx, entry } => self.list_tx(tx, entry, &mut listing)?,
             Node::Control { owner, entry } => self.list_control(owner, entry, &mut listing)?,
             Node::Past { table, at, entry } => {
                 pin = Some(self.past(table, at)?.1);
@@ -87,7 +89,7 @@ impl Core {
         }
         match kind {
             DirKind::Table(table, snapshot) => {
-                self.list_table(path, &table, &snapshot, "", listing)
+                self.list_table(&Site::table(path).at(""), &table, &snapshot, listing)
             }
             DirKind::Plain => {
                 for (name, node) in self.plain_entries(path)? {
@@ -97,20 +99,20 @@ impl Core {
                     };
                     listing.push(name, node.number(), kind);
                 }
-                self.list_staged(path, "", &|_| false, listing);
+                self.list_staged(&Site::table(path).at(""), &|_| false, listing);
                 Ok(())
             }
         }
     }
 
-    fn list_table(
+    pub(super) fn list_table(
         &self,
-        table: &Path,
+        place: &Place,
         handle: &Arc<Table>,
         snapshot: &Snapshot,
-        dir: &str,
         listing: &mut Listing,
     ) -> FsResult<()> {
+        let (site, dir) = (&place.site, place.dir.as_str());
         snapshot.check_read().map_err(|e| super::domain(&e))?;
         let mut dirs: Vec<String> = Vec::new();
         for (name, file) in snapshot.entries(dir) {
@@ -119,18 +121,14 @@ impl Core {
             }
             match file {
                 Some(file) => {
-                    let node = Node::Data {
-                        table: table.to_owned(),
-                        handle: Arc::clone(handle),
-                        file,
-                    };
+                    let node = site.data(handle, file);
                     listing.push(name, node.number(), FileKind::File);
                 }
                 None => dirs.push(name),
             }
         }
         // Directories that have no file yet.
-        for below in self.overlay().dirs_below(table, dir) {
+        for below in self.overlay().dirs_below(site, dir) {
             if let Some((name, _)) = below.strip_prefix(dir).and_then(|r| r.split_once('/')) {
                 dirs.push(name.to_owned());
             }
@@ -138,28 +136,22 @@ impl Core {
         dirs.sort();
         dirs.dedup();
         for name in dirs {
-            let node = Core::dir_node(table, &format!("{dir}{name}/"));
+            let node = site.folder(&format!("{dir}{name}/"));
             listing.push(name, node.number(), FileKind::Dir);
         }
         let taken = |name: &str| snapshot.named(&format!("{dir}{name}")).is_some();
-        self.list_staged(table, dir, &taken, listing);
+        self.list_staged(place, &taken, listing);
         Ok(())
     }
 
-    fn list_staged(
+    pub(super) fn list_staged(
         &self,
-        table: &Path,
-        dir: &str,
+        place: &Place,
         taken: &dyn Fn(&str) -> bool,
         listing: &mut Listing,
     ) {
-        let place = Place {
-            table: table.to_owned(),
-            dir: dir.to_owned(),
-            append_only: false,
-        };
         let is_data = |name: &OsStr| classify(name, taken) == Dropped::Data;
-        let staged = self.overlay().listed(&place, is_data);
+        let staged = self.overlay().listed(place, is_data);
         for stage in staged {
             let name = stage.name();
             listing.push(name, Node::Staged(stage).number(), FileKind::File);
@@ -207,20 +199,15 @@ impl Core {
                     listing.push(name, root.number(), FileKind::Dir);
                 }
             }
+            Control::Tx => {
+                for (name, root) in self.tx_roots(owner) {
+                    listing.push(name, root.number(), FileKind::Dir);
+                }
+            }
             // Every time is a name.
             Control::At => {}
             Control::Mode(_) => {
-                let place = Place {
-                    table: owner.to_owned(),
-                    dir: String::new(),
-                    append_only: true,
-                };
-                let staged = self
-                    .overlay()
-                    .listed(&place, |n| classify(n, |_| false) == Dropped::Data);
-                for stage in staged {
-                    listing.push(stage.name(), Node::Staged(stage).number(), FileKind::File);
-                }
+                self.list_staged(&Site::table(owner).appending(), &|_| false, listing);
             }
             _ => {
                 let is_table = self.is_table(owner)?;

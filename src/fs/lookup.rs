@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use super::node::Node;
 use super::past::{PastEntry, changeable};
-use super::stage::{Phase, Place};
+use super::site::{Place, Site};
+use super::stage::Phase;
+use super::transaction::TxEntry;
 use super::{Core, Entry, FsError, FsResult, Ino, domain};
-use crate::namespace::{CONTROL_DIR, Control, PRIVATE_DIR, is_reserved};
+use crate::namespace::{CONTROL_DIR, Control, PRIVATE_DIR, TxControl, is_reserved};
 use crate::schema::partition;
 use crate::store::EntryKind;
 use crate::table::{self, Snapshot, Table};
@@ -81,6 +83,9 @@ impl Core {
                 }
                 PastEntry::Dir(_) | PastEntry::Data(_) | PastEntry::Control(_) => LONG,
             },
+            // A transaction ends whenever its user likes.
+            Node::Tx { .. } => Duration::ZERO,
+            Node::Staged(stage) if stage.place.site.tx.is_some() => Duration::ZERO,
             Node::Staged(stage) => match stage.state().phase {
                 Phase::Committed(_) => LONG,
                 // The name may stand for another file the moment that this one is done.
@@ -98,8 +103,10 @@ impl Core {
             Node::Dir(path) => self.child_of_dir(path, name),
             Node::Partition { table, dir } => {
                 let (handle, snapshot) = self.table(table)?;
-                self.child_of_table(table, &handle, &snapshot, dir, name)
+                let place = Site::table(table).at(dir);
+                self.child_of_table(&place, &handle, &snapshot, name)
             }
+            Node::Tx { tx, entry } => self.child_of_tx(tx, entry, name),
             Node::Control { owner, entry } => self.child_of_control(owner, entry, name),
             Node::Past { table, at, entry } => self.child_of_past(table, at, entry, name),
             Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) => Err(FsError::NotDir),
@@ -119,14 +126,11 @@ impl Core {
         }
         match self.dir_kind(path)? {
             DirKind::Table(handle, snapshot) => {
-                self.child_of_table(path, &handle, &snapshot, "", name)
+                let place = Site::table(path).at("");
+                self.child_of_table(&place, &handle, &snapshot, name)
             }
             DirKind::Plain => {
-                let place = Place {
-                    table: path.to_owned(),
-                    dir: String::new(),
-                    append_only: false,
-                };
+                let place = Site::table(path).at("");
                 if let Some(stage) = self.staged(&place, name) {
                     return Ok(stage);
                 }
@@ -164,25 +168,31 @@ impl Core {
         }
     }
 
-    fn staged(&self, place: &Place, name: &OsStr) -> Option<Node> {
+    /// What a site shows; `None` where no table is yet.
+    pub(super) fn seen(&self, site: &Site) -> FsResult<Option<(Arc<Table>, Arc<Snapshot>)>> {
+        match &site.tx {
+            Some(tx) => self.view(tx).map(Some),
+            None => match self.dir_kind(&site.table)? {
+                DirKind::Table(handle, snapshot) => Ok(Some((handle, snapshot))),
+                DirKind::Plain => Ok(None),
+            },
+        }
+    }
+
+    pub(super) fn staged(&self, place: &Place, name: &OsStr) -> Option<Node> {
         let now = self.env.now();
         self.overlay().get(place, name, now).map(Node::Staged)
     }
 
-    fn child_of_table(
+    /// The node under a name in a directory of a table, or of a table as a transaction sees it.
+    pub(super) fn child_of_table(
         &self,
-        table: &Path,
+        place: &Place,
         handle: &Arc<Table>,
         snapshot: &Snapshot,
-        dir: &str,
         name: &OsStr,
     ) -> FsResult<Node> {
-        let place = Place {
-            table: table.to_owned(),
-            dir: dir.to_owned(),
-            append_only: false,
-        };
-        let staged = self.staged(&place, name);
+        let staged = self.staged(place, name);
         // What is live under the name comes before the shadow of a file whose rows went elsewhere.
         let shadow = matches!(&staged, Some(Node::Staged(s)) if matches!(s.state().phase, Phase::Scattered(_)));
         if let Some(stage) = staged.clone().filter(|_| !shadow) {
@@ -191,23 +201,16 @@ impl Core {
         let Some(name) = name.to_str() else {
             return staged.ok_or(FsError::NotFound);
         };
-        let visible = format!("{dir}{name}");
+        let visible = format!("{}{name}", place.dir);
         if let Some(file) = snapshot.named(&visible) {
-            return Ok(Node::Data {
-                table: table.to_owned(),
-                handle: Arc::clone(handle),
-                file,
-            });
+            return Ok(place.site.data(handle, file));
         }
         if let Some(stage) = staged {
             return Ok(stage);
         }
         let below = format!("{visible}/");
-        if snapshot.has_dir(&below) || self.overlay().has_dir(table, &below) {
-            return Ok(Node::Partition {
-                table: table.to_owned(),
-                dir: below,
-            });
+        if snapshot.has_dir(&below) || self.overlay().has_dir(&place.site, &below) {
+            return Ok(place.site.folder(&below));
         }
         Err(FsError::NotFound)
     }
@@ -229,6 +232,7 @@ impl Core {
             }
             Control::Versions => self.version_named(owner, name),
             Control::At => self.version_at(owner, name),
+            Control::Tx => self.tx_named(owner, name),
             Control::Raw(path) => {
                 let child = path.join(name);
                 let (table, _) = self.table(owner)?;
@@ -241,11 +245,7 @@ impl Core {
                 }
             }
             Control::Mode(_) => {
-                let place = Place {
-                    table: owner.to_owned(),
-                    dir: String::new(),
-                    append_only: true,
-                };
+                let place = Site::table(owner).appending();
                 self.staged(&place, name).ok_or(FsError::NotFound)
             }
             _ => {
@@ -264,24 +264,21 @@ impl Core {
     pub(super) fn place_of(&self, parent: &Node) -> FsResult<Place> {
         changeable(parent)?;
         match parent {
-            Node::Dir(path) => Ok(Place {
-                table: path.clone(),
-                dir: String::new(),
-                append_only: false,
-            }),
-            Node::Partition { table, dir } => Ok(Place {
-                table: table.clone(),
-                dir: dir.clone(),
-                append_only: false,
-            }),
+            Node::Dir(path) => Ok(Site::table(path).at("")),
+            Node::Partition { table, dir } => Ok(Site::table(table).at(dir)),
             Node::Control {
                 owner,
                 entry: Control::Mode(_),
-            } => Ok(Place {
-                table: owner.clone(),
-                dir: String::new(),
-                append_only: true,
-            }),
+            } => Ok(Site::table(owner).appending()),
+            Node::Tx { tx, entry } => match entry {
+                TxEntry::Dir(dir) => Ok(Site::inside(tx).at(dir)),
+                TxEntry::Control(TxControl::Mode(_)) => Ok(Site::inside(tx).appending()),
+                TxEntry::Control(entry) if entry.is_dir() => Err(super::not_permitted(
+                    "no file can be created in this control directory",
+                    "data files go into the transaction's directory or into its in/append",
+                )),
+                TxEntry::Control(_) | TxEntry::Data(_) => Err(FsError::NotDir),
+            },
             Node::Control { .. } => Err(super::not_permitted(
                 "no file can be created in this control directory",
                 "data files go into the table's directory or into .delta/in/append",
@@ -315,18 +312,6 @@ impl Core {
         }
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(entries)
-    }
-
-    /// The node of a visible directory of a table.
-    pub(super) fn dir_node(table: &Path, dir: &str) -> Node {
-        if dir.is_empty() {
-            Node::Dir(table.to_owned())
-        } else {
-            Node::Partition {
-                table: table.to_owned(),
-                dir: dir.to_owned(),
-            }
-        }
     }
 
     /// Whether `name` in the visible directory `dir` is the next partition directory: `(column, value)`.

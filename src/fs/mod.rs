@@ -16,7 +16,9 @@ mod read;
 mod rejected;
 mod rename;
 mod render;
+mod site;
 mod stage;
+mod transaction;
 mod verb;
 mod watch;
 mod write;
@@ -42,6 +44,7 @@ use node::Node;
 use outcome::{Outcome, Outcomes};
 use overlay::Overlay;
 use stage::Fresh;
+use transaction::Transactions;
 
 /// The file system of one mount.
 #[derive(Debug, Clone)]
@@ -51,7 +54,8 @@ pub struct Fs {
 }
 
 /// What all requests share. Lock order: a stage's `settling`, `overlay`, a stage's state, `inodes`, `handles`;
-/// none of the last four is held during I/O.
+/// none of the last four is held during I/O. Nor are `transactions` and the state of one, inside of which nothing is
+/// locked.
 #[derive(Debug)]
 struct Core {
     settings: Settings,
@@ -61,6 +65,7 @@ struct Core {
     overlay: Mutex<Overlay>,
     handles: Mutex<Handles>,
     outcomes: Mutex<Outcomes>,
+    transactions: Mutex<Transactions>,
     rendered: render::Cache,
     fresh: Fresh,
     passthrough: AtomicBool,
@@ -104,6 +109,7 @@ impl Fs {
             overlay: Mutex::default(),
             handles: Mutex::default(),
             outcomes: Mutex::default(),
+            transactions: Mutex::default(),
             rendered: render::Cache::default(),
             fresh,
             passthrough: AtomicBool::new(false),
@@ -311,8 +317,16 @@ impl FileSystem for Fs {
     }
 
     async fn rmdir(&self, parent: Ino, name: OsString, caller: Caller) -> FsResult<()> {
-        self.on(move |core| core.told(parent, caller, "RMDIR", &name, core.rmdir(parent, &name)))
-            .await
+        self.on(move |core| {
+            core.told(
+                parent,
+                caller,
+                "RMDIR",
+                &name,
+                core.rmdir(parent, &name, caller),
+            )
+        })
+        .await
     }
 
     async fn rename(
@@ -459,6 +473,7 @@ impl FileSystem for Fs {
         let _ = self
             .on(|core| {
                 core.settle_all();
+                core.end_transactions();
                 Ok(())
             })
             .await;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::Ino;
 use super::past::{At, PastEntry};
+use super::site::{Site, TxName};
 use super::stage::Stage;
+use super::transaction::TxEntry;
 use crate::namespace::Control;
 use crate::table::{LiveFile, Table};
 
@@ -36,6 +38,8 @@ pub(super) enum Node {
         at: At,
         entry: PastEntry,
     },
+    /// Something of a transaction.
+    Tx { tx: Arc<TxName>, entry: TxEntry },
 }
 
 impl Node {
@@ -45,7 +49,8 @@ impl Node {
             Node::Dir(path) => key(b'd', path, &[]),
             Node::Partition { table, dir } => key(b'p', table, &[dir.as_bytes()]),
             Node::Data { table, file, .. } => {
-                data_key(table, file.path.key(), file.add.dv_id().as_deref())
+                let dv = file.add.dv_id();
+                data_key(&Site::table(table), file.path.key(), dv.as_deref())
             }
             Node::Staged(stage) => stage.key(),
             Node::Foreign(path) => key(b'x', path, &[]),
@@ -59,6 +64,14 @@ impl Node {
                     &[&version, &incarnation, &asked, &[kind], &rest],
                 )
             }
+            Node::Tx { tx, entry } => match entry {
+                TxEntry::Data(file) => {
+                    let dv = file.add.dv_id();
+                    data_key(&Site::inside(tx), file.path.key(), dv.as_deref())
+                }
+                TxEntry::Dir(dir) => tx_key(tx, b"d", &[dir.as_bytes()]),
+                TxEntry::Control(entry) => tx_key(tx, b"c", &[entry.path().as_bytes()]),
+            },
         }
     }
 
@@ -69,7 +82,8 @@ impl Node {
             Node::Partition { table, .. } | Node::Data { table, .. } | Node::Past { table, .. } => {
                 Some(table)
             }
-            Node::Staged(stage) => Some(&stage.place.table),
+            Node::Staged(stage) => Some(&stage.place.site.table),
+            Node::Tx { tx, .. } => Some(&tx.table),
             Node::Control { owner, .. } => Some(owner),
             Node::Foreign(_) => None,
         }
@@ -81,11 +95,21 @@ impl Node {
             Node::Dir(_) => String::new(),
             Node::Partition { dir, .. } => dir.trim_end_matches('/').to_owned(),
             Node::Data { file, .. } => file.visible.to_string(),
-            Node::Staged(stage) => format!("{}{}", stage.place.dir, stage.name().display()),
+            Node::Staged(stage) => {
+                let name = format!("{}{}", stage.place.dir, stage.name().display());
+                match &stage.place.site.tx {
+                    Some(tx) => format!("{}/{name}", tx.path()),
+                    None => name,
+                }
+            }
             Node::Foreign(path) => path.display().to_string(),
             Node::Control { entry, .. } => format!(".delta/{}", entry.path()),
             Node::Past { at, entry, .. } => {
                 let path = format!("{}/{}", at.path(), entry.path());
+                path.trim_end_matches('/').to_owned()
+            }
+            Node::Tx { tx, entry } => {
+                let path = format!("{}/{}", tx.path(), entry.path());
                 path.trim_end_matches('/').to_owned()
             }
         }
@@ -103,11 +127,20 @@ impl Node {
 }
 
 /// Key of a data file: where it is stored and which of its rows are dead.
-pub(super) fn data_key(table: &Path, path: &str, dv: Option<&str>) -> Vec<u8> {
+pub(super) fn data_key(site: &Site, path: &str, dv: Option<&str>) -> Vec<u8> {
+    let file = [path.as_bytes(), dv.unwrap_or_default().as_bytes()];
+    match &site.tx {
+        None => key(b'f', &site.table, &file),
+        Some(tx) => tx_key(tx, b"f", &file),
+    }
+}
+
+fn tx_key(tx: &TxName, kind: &[u8], rest: &[&[u8]]) -> Vec<u8> {
+    let number = tx.number.to_string();
     key(
-        b'f',
-        table,
-        &[path.as_bytes(), dv.unwrap_or_default().as_bytes()],
+        b't',
+        &tx.table,
+        &[&[number.as_bytes(), kind], rest].concat(),
     )
 }
 

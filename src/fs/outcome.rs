@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::site::TxName;
 use crate::env::Millis;
 use crate::error::Failure;
 use crate::namespace::Verb;
@@ -21,27 +22,62 @@ pub(super) struct Outcome {
 impl Outcome {
     /// An operation that is done; `what` names a file or gives the statement.
     pub(super) fn done(report: &Report, what: &str, at: Millis) -> Self {
+        let word = match report.version {
+            Some(_) => "committed",
+            None => "nothing to do",
+        };
+        Self::of(word, report, what, at)
+    }
+
+    /// A step of a transaction, which nobody else sees.
+    pub(super) fn staged(tx: &TxName, report: &Report, what: &str, at: Millis) -> Self {
+        let mut object = Self::object("staged", report, what);
+        object.insert("transaction".to_owned(), json!(tx.name.to_string_lossy()));
+        object.remove("version");
+        Outcome {
+            text: line(&object.into()),
+            at,
+        }
+    }
+
+    /// A transaction that ended without a commit.
+    pub(super) fn aborted(tx: &TxName, message: &str, at: Millis) -> Self {
+        let object = json!({
+            "outcome": "aborted",
+            "transaction": tx.name.to_string_lossy(),
+            "message": message,
+            "hint": "nothing was committed; rmdir the directory, and begin another transaction",
+        });
+        Outcome {
+            text: line(&object),
+            at,
+        }
+    }
+
+    fn of(word: &str, report: &Report, what: &str, at: Millis) -> Self {
+        Outcome {
+            text: line(&Self::object(word, report, what).into()),
+            at,
+        }
+    }
+
+    fn object(word: &str, report: &Report, what: &str) -> Map<String, Value> {
         let metrics: Map<String, Value> = report
             .metrics
             .iter()
             .map(|(k, v)| ((*k).to_owned(), json!(v)))
             .collect();
-        let mut object = json!({
-            "outcome": if report.version.is_some() { "committed" } else { "nothing to do" },
-            "operation": report.operation,
-            "subject": what,
-            "version": report.version,
-            "metrics": metrics,
-        });
-        if let Some(note) = &report.note
-            && let Some(object) = object.as_object_mut()
-        {
+        let mut object = Map::from_iter([
+            ("outcome".to_owned(), json!(word)),
+            ("operation".to_owned(), json!(report.operation)),
+            ("subject".to_owned(), json!(what)),
+            ("version".to_owned(), json!(report.version)),
+            ("metrics".to_owned(), json!(metrics)),
+        ]);
+        if let Some(note) = &report.note {
             object.insert("note".to_owned(), json!(note));
         }
-        Outcome {
-            text: line(&object),
-            at,
-        }
+        object
     }
 
     /// An operation that failed: nothing was committed, unless the error itself says that it can't tell.
@@ -65,7 +101,7 @@ impl Outcome {
     }
 }
 
-fn line(object: &Value) -> Bytes {
+pub(super) fn line(object: &Value) -> Bytes {
     let mut text = object.to_string();
     text.push('\n');
     Bytes::from(text)

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::stage::{Phase, Place, Stage};
+use super::site::{Place, Site};
+use super::stage::{Phase, Stage};
 use crate::env::Millis;
 
 /// How long a name stays reachable between two requests of one tool, in milliseconds: after its rows went
@@ -26,7 +26,7 @@ pub(super) struct Overlay {
     /// Files that a thread has been told to look for again, in the middle of its open: nobody else finds them.
     reserved: Vec<Reserved>,
     /// Made by mkdir, or emptied by rm: `(table, a=1/)`.
-    dirs: BTreeSet<(PathBuf, String)>,
+    dirs: BTreeSet<(Site, String)>,
 }
 
 impl Overlay {
@@ -109,15 +109,29 @@ impl Overlay {
             .collect()
     }
 
-    /// Whether anything is on its way into `table`, below the visible directory `dir`.
-    pub(super) fn is_used(&self, table: &Path, dir: &str) -> bool {
-        self.staged.iter().any(|(place, names)| {
-            place.table == table
-                && place.dir.starts_with(dir)
-                && names
-                    .values()
-                    .any(|s| matches!(s.state().phase, Phase::Open))
-        })
+    /// Whether anything is on its way into `site`, below the visible directory `dir`.
+    pub(super) fn is_used(&self, site: &Site, dir: &str) -> bool {
+        self.bound_for(site)
+            .any(|s| s.place.dir.starts_with(dir) && matches!(s.state().phase, Phase::Open))
+    }
+
+    /// Whether somebody has a file open that is on its way into `site`.
+    pub(super) fn is_written(&self, site: &Site) -> bool {
+        self.bound_for(site).any(|s| s.state().writers > 0)
+    }
+
+    fn bound_for<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = &'a Arc<Stage>> {
+        let places = self.staged.iter().filter(|(place, _)| place.site == *site);
+        places.flat_map(|(_, names)| names.values())
+    }
+
+    /// Forgets all of a site that is no more, and gives the files that were on their way there.
+    pub(super) fn close(&mut self, site: &Site) -> Vec<Arc<Stage>> {
+        let stages = self.bound_for(site).cloned().collect();
+        self.staged.retain(|place, _| place.site != *site);
+        self.reserved.retain(|r| r.stage.place.site != *site);
+        self.dirs.retain(|(of, _)| of != site);
+        stages
     }
 
     /// Takes out what was only shown for a moment's grace.
@@ -152,29 +166,29 @@ impl Overlay {
             .collect()
     }
 
-    pub(super) fn add_dir(&mut self, table: &Path, dir: &str) {
-        self.dirs.insert((table.to_owned(), dir.to_owned()));
+    pub(super) fn add_dir(&mut self, site: &Site, dir: &str) {
+        self.dirs.insert((site.clone(), dir.to_owned()));
     }
 
-    pub(super) fn remove_dir(&mut self, table: &Path, dir: &str) -> bool {
-        self.dirs.remove(&(table.to_owned(), dir.to_owned()))
+    pub(super) fn remove_dir(&mut self, site: &Site, dir: &str) -> bool {
+        self.dirs.remove(&(site.clone(), dir.to_owned()))
     }
 
-    pub(super) fn has_dir(&self, table: &Path, dir: &str) -> bool {
-        self.dirs_below(table, dir).next().is_some()
+    pub(super) fn has_dir(&self, site: &Site, dir: &str) -> bool {
+        self.dirs_below(site, dir).next().is_some()
     }
 
     /// The empty partition directories whose path starts with `dir`.
     pub(super) fn dirs_below<'a>(
         &'a self,
-        table: &Path,
+        site: &Site,
         dir: &'a str,
     ) -> impl Iterator<Item = &'a str> {
-        let from = (table.to_owned(), dir.to_owned());
-        let table = table.to_owned();
+        let from = (site.clone(), dir.to_owned());
+        let site = site.clone();
         self.dirs
             .range(from..)
-            .take_while(move |(t, d)| *t == table && d.starts_with(dir))
+            .take_while(move |(s, d)| *s == site && d.starts_with(dir))
             .map(|(_, d)| d.as_str())
     }
 }

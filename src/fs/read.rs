@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::handle::Handle;
-use super::lookup::DirKind;
 use super::node::Node;
-use super::past::changeable;
-use super::stage::{Phase, Place, Stage, data_name, io_error, process_of};
-use super::verb::VerbHandle;
+use super::site::Site;
+use super::stage::{Phase, Stage, data_name, io_error, process_of};
+use super::transaction::TxEntry;
+use super::verb::{Statement, VerbHandle};
 use super::{
     Caller, Core, Entry, Fh, FsError, FsResult, Ino, Io, OpenFlags, Opened, domain, free_name,
     not_permitted,
@@ -38,14 +38,8 @@ impl Core {
                 file,
             } => {
                 let (_, snapshot) = self.table(&table)?;
-                let live = snapshot.live_file(&file.path);
-                if live.is_none_or(|l| l.add.dv_id() != file.add.dv_id()) {
-                    return Err(FsError::Stale);
-                }
-                if flags.write {
-                    return self.begin_overwrite(&table, &snapshot, &file, flags, caller);
-                }
-                self.open_data(&snapshot, &handle, &file)
+                let site = Site::table(&table);
+                self.open_listed(&site, &handle, &snapshot, &file, flags, caller)
             }
             Node::Staged(stage) => self.open_stage(&stage, flags, caller),
             Node::Foreign(path) => {
@@ -61,7 +55,28 @@ impl Core {
             }
             Node::Control { owner, entry } => self.open_control(&owner, &entry, flags, caller),
             Node::Past { table, at, entry } => self.open_past(&table, &at, &entry, flags),
+            Node::Tx { tx, entry } => self.open_tx(&tx, &entry, flags, caller),
         }
+    }
+
+    /// A data file of a snapshot, unless that is not the newest one any more.
+    pub(super) fn open_listed(
+        &self,
+        site: &Site,
+        handle: &Table,
+        snapshot: &Arc<Snapshot>,
+        file: &Arc<LiveFile>,
+        flags: OpenFlags,
+        caller: Caller,
+    ) -> FsResult<Opened> {
+        let live = snapshot.live_file(&file.path);
+        if live.is_none_or(|l| l.add.dv_id() != file.add.dv_id()) {
+            return Err(FsError::Stale);
+        }
+        if flags.write {
+            return self.begin_overwrite(site, snapshot, file, flags, caller);
+        }
+        self.open_data(snapshot, handle, file)
     }
 
     /// A data file as it is stored, if that is what the table means.
@@ -128,12 +143,12 @@ impl Core {
                 let (table, _) = self.table(owner)?;
                 let base = table.refresh().map_err(|e| domain(&e))?;
                 base.check_write().map_err(|e| domain(&e))?;
-                let state = VerbHandle::new(*verb, owner.to_owned(), table, base, caller);
-                let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
-                return Ok(Opened {
-                    fh: self.handles().open(state),
-                    io: Io::Direct,
-                });
+                let statement = Statement::Verb {
+                    verb: *verb,
+                    table,
+                    base,
+                };
+                return Ok(self.open_statement(statement, owner, caller));
             }
             let content = self.content(owner, entry)?;
             let fh = self.handles().open(Handle::Text(content.text));
@@ -171,8 +186,24 @@ impl Core {
         }
     }
 
+    /// A handle that takes a statement.
+    pub(super) fn open_statement(
+        &self,
+        statement: Statement,
+        owner: &Path,
+        caller: Caller,
+    ) -> Opened {
+        let state = VerbHandle::new(statement, owner.to_owned(), caller);
+        let state = Handle::Verb(Arc::new(std::sync::Mutex::new(state)));
+        Opened {
+            fh: self.handles().open(state),
+            io: Io::Direct,
+        }
+    }
+
     fn open_stage(&self, stage: &Arc<Stage>, flags: OpenFlags, caller: Caller) -> FsResult<Opened> {
         if flags.write {
+            self.may_write(&stage.place.site, caller)?;
             return self.open_for_writing(stage, flags, caller);
         }
         let (phase, file, replaces) = {
@@ -188,7 +219,7 @@ impl Core {
             (Phase::Gone, _) | (Phase::Open, Some(_)) => Err(FsError::Stale),
             // The inode went on as a data file; only a handle from before can still ask for the stage.
             (Phase::Committed(live), _) => {
-                let (table, snapshot) = self.table(&stage.place.table)?;
+                let (table, snapshot) = self.seen(&stage.place.site)?.ok_or(FsError::Stale)?;
                 self.open_data(&snapshot, &table, &live)
             }
             (Phase::Open | Phase::Scattered(_), _) => {
@@ -291,7 +322,7 @@ impl Core {
     /// Opening a live file for writing: the name gets a private file, and the kernel is told to look again.
     fn begin_overwrite(
         &self,
-        table: &Path,
+        site: &Site,
         snapshot: &Arc<Snapshot>,
         live: &Arc<LiveFile>,
         flags: OpenFlags,
@@ -304,14 +335,14 @@ impl Core {
         if flags.read && !flags.truncate {
             return Err(super::stage::random_write());
         }
-        let stage = self.overwrite(table, snapshot, live, caller)?;
+        let stage = self.overwrite(site, snapshot, live, caller)?;
         self.overlay().reserve(&stage, caller.pid, self.env.now());
         Err(FsError::Stale)
     }
 
     fn overwrite(
         &self,
-        table: &Path,
+        site: &Site,
         snapshot: &Arc<Snapshot>,
         live: &Arc<LiveFile>,
         caller: Caller,
@@ -326,13 +357,8 @@ impl Core {
         } else {
             format!("{dir}/")
         };
-        let place = Place {
-            table: table.to_owned(),
-            dir,
-            append_only: false,
-        };
         let stage = Arc::new(Stage::new(
-            place,
+            site.at(&dir),
             name.into(),
             self.fresh.owned(caller)?,
             Some(Arc::clone(live)),
@@ -351,7 +377,7 @@ impl Core {
     ) -> FsResult<(Entry, Opened)> {
         self.writable()?;
         let parent = self.node(parent)?;
-        changeable(&parent)?;
+        self.may_change(&parent, caller)?;
         if name.len() > 255 {
             return Err(FsError::NameTooLong);
         }
@@ -363,14 +389,14 @@ impl Core {
         }
         free_name(name)?;
         let place = self.place_of(&parent)?;
-        let kind = match self.dir_kind(&place.table)? {
-            DirKind::Table(_, snapshot) => {
+        let kind = match self.seen(&place.site)? {
+            Some((_, snapshot)) => {
                 snapshot.check_write().map_err(|e| domain(&e))?;
                 let dir = place.dir.clone();
                 classify(name, |n| snapshot.named(&format!("{dir}{n}")).is_some())
             }
-            DirKind::Plain => {
-                self.check_new_table(&place.table)?;
+            None => {
+                self.check_new_table(&place.site.table)?;
                 classify(name, |_| false)
             }
         };
@@ -414,7 +440,20 @@ impl Core {
                     return Err(append_refused());
                 }
                 let (_, snapshot) = self.table(table)?;
-                self.overwrite(table, &snapshot, file, caller)?
+                self.overwrite(&Site::table(table), &snapshot, file, caller)?
+            }
+            Node::Tx {
+                tx,
+                entry: TxEntry::Data(file),
+            } => {
+                if flags.append {
+                    return Err(append_refused());
+                }
+                self.overwrite(&Site::inside(tx), &self.view(tx)?.1, file, caller)?
+            }
+            Node::Tx { tx, entry } => {
+                let opened = self.open_tx(tx, entry, flags, caller)?;
+                return Ok((self.entry(node)?, opened));
             }
             Node::Staged(stage) => Arc::clone(stage),
             Node::Dir(_) | Node::Partition { .. } => return Err(FsError::IsDir),

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::lookup::{DirKind, shown};
 use super::node::Node;
 use super::outcome::Outcome;
-use super::past::{changeable, read_only};
+use super::past::read_only;
+use super::site::{Place, Site};
 use super::stage::{Phase, Stage, data_name, io_error};
+use super::transaction::TxEntry;
 use super::{
     Caller, Core, Entry, FsError, FsResult, Ino, RenameFlags, domain, free_name, not_permitted,
 };
@@ -22,7 +24,7 @@ impl Core {
     pub(super) fn unlink(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<()> {
         self.writable()?;
         let parent = self.node(parent)?;
-        changeable(&parent)?;
+        self.may_change(&parent, caller)?;
         match self.child(&parent, name)? {
             Node::Staged(stage) => self.unlink_stage(&stage, name),
             Node::Data {
@@ -30,6 +32,15 @@ impl Core {
                 handle,
                 file,
             } => self.remove_live(&table, &handle, &file, caller),
+            Node::Tx { tx, entry } => match entry {
+                TxEntry::Data(file) => self.remove_staged(&tx, &file, caller),
+                TxEntry::Dir(_) => Err(FsError::IsDir),
+                TxEntry::Control(entry) if entry.is_dir() => Err(FsError::IsDir),
+                TxEntry::Control(_) => Err(not_permitted(
+                    "control files can't be removed",
+                    "rmdir of the transaction's directory aborts it",
+                )),
+            },
             Node::Control {
                 owner,
                 entry: Control::RejectedFile(name),
@@ -86,16 +97,21 @@ impl Core {
             OpError::Gone(_) => FsError::NotFound,
             e => domain(&e),
         })?;
-        // POSIX keeps a directory whose last file is removed.
-        if let Some((dir, _)) = live.visible.rsplit_once('/') {
-            let dir = format!("{dir}/");
-            let empty = report.snapshot.as_ref().is_some_and(|s| !s.has_dir(&dir));
-            if empty {
-                self.overlay().add_dir(path, &dir);
-            }
+        if let Some(after) = &report.snapshot {
+            self.keep_dir(&Site::table(path), after, &live.visible);
         }
         self.done(path, &before, &report);
         Ok(())
+    }
+
+    /// POSIX keeps a directory whose last file is removed.
+    pub(super) fn keep_dir(&self, site: &Site, after: &Snapshot, removed: &str) {
+        if let Some((dir, _)) = removed.rsplit_once('/') {
+            let dir = format!("{dir}/");
+            if !after.has_dir(&dir) {
+                self.overlay().add_dir(site, &dir);
+            }
+        }
     }
 
     /// Notes what became of an operation where its user can read it.
@@ -129,17 +145,17 @@ impl Core {
     pub(super) fn mkdir(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<Entry> {
         self.writable()?;
         let parent = self.node(parent)?;
-        changeable(&parent)?;
+        self.may_change(&parent, caller)?;
         match self.child(&parent, name) {
             Ok(_) => return Err(FsError::Exists),
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
         }
         free_name(name)?;
-        let (table, dir) = match &parent {
+        let (site, dir) = match &parent {
             Node::Dir(path) => match self.dir_kind(path)? {
                 DirKind::Plain => {
-                    if self.overlay().is_used(path, "") {
+                    if self.overlay().is_used(&Site::table(path), "") {
                         return Err(not_permitted(
                             format!("{} is about to become a table", shown(path).display()),
                             "a table holds no plain directories",
@@ -161,20 +177,39 @@ impl Core {
                     }
                     return self.entry(Node::Dir(child));
                 }
-                DirKind::Table(..) => (path.clone(), String::new()),
+                DirKind::Table(..) => (Site::table(path), String::new()),
             },
-            Node::Partition { table, dir } => (table.clone(), dir.clone()),
-            Node::Control { .. } => {
+            Node::Partition { table, dir } => (Site::table(table), dir.clone()),
+            Node::Tx {
+                tx,
+                entry: TxEntry::Dir(dir),
+            } => (Site::inside(tx), dir.clone()),
+            Node::Control {
+                owner,
+                entry: Control::Tx,
+            } => return self.begin_tx(owner, name, caller),
+            Node::Control { .. }
+            | Node::Tx {
+                entry: TxEntry::Control(_),
+                ..
+            } => {
                 return Err(not_permitted(
                     "no directory can be made in a control directory",
                     "see .delta/README",
                 ));
             }
-            Node::Data { .. } | Node::Staged(_) | Node::Foreign(_) | Node::Past { .. } => {
+            Node::Data { .. }
+            | Node::Staged(_)
+            | Node::Foreign(_)
+            | Node::Past { .. }
+            | Node::Tx {
+                entry: TxEntry::Data(_),
+                ..
+            } => {
                 return Err(FsError::NotDir);
             }
         };
-        let (_, snapshot) = self.table(&table)?;
+        let (_, snapshot) = self.seen(&site)?.ok_or(FsError::Stale)?;
         let text = name.to_str().unwrap_or_default();
         if Self::next_partition(&snapshot, &dir, text).is_none() {
             let depth = dir.matches('/').count();
@@ -208,32 +243,44 @@ impl Core {
             ));
         }
         let below = format!("{dir}{text}/");
-        self.overlay().add_dir(&table, &below);
-        self.entry(Node::Partition { table, dir: below })
+        self.overlay().add_dir(&site, &below);
+        self.entry(site.folder(&below))
     }
 
-    pub(super) fn rmdir(&self, parent: Ino, name: &OsStr) -> FsResult<()> {
+    /// Removes an empty partition directory.
+    fn remove_folder(&self, site: &Site, dir: &str) -> FsResult<()> {
+        let (_, snapshot) = self.seen(site)?.ok_or(FsError::Stale)?;
+        let mut overlay = self.overlay();
+        let holds_dirs = overlay.dirs_below(site, dir).any(|d| d != dir);
+        if snapshot.has_dir(dir) || holds_dirs || overlay.is_used(site, dir) {
+            return Err(FsError::NotEmpty);
+        }
+        overlay.remove_dir(site, dir);
+        // As for files: the directory above stays until it is removed, too.
+        if let Some((above, _)) = dir.trim_end_matches('/').rsplit_once('/') {
+            let above = format!("{above}/");
+            if !snapshot.has_dir(&above) {
+                overlay.add_dir(site, &above);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rmdir(&self, parent: Ino, name: &OsStr, caller: Caller) -> FsResult<()> {
         self.writable()?;
         let parent = self.node(parent)?;
-        changeable(&parent)?;
+        self.may_change(&parent, caller)?;
         match self.child(&parent, name)? {
-            Node::Partition { table, dir } => {
-                let (_, snapshot) = self.table(&table)?;
-                let mut overlay = self.overlay();
-                let holds_dirs = overlay.dirs_below(&table, &dir).any(|d| d != dir);
-                if snapshot.has_dir(&dir) || holds_dirs || overlay.is_used(&table, &dir) {
-                    return Err(FsError::NotEmpty);
-                }
-                overlay.remove_dir(&table, &dir);
-                // As for files: the directory above stays until it is removed, too.
-                if let Some((above, _)) = dir.trim_end_matches('/').rsplit_once('/') {
-                    let above = format!("{above}/");
-                    if !snapshot.has_dir(&above) {
-                        overlay.add_dir(&table, &above);
-                    }
-                }
-                Ok(())
-            }
+            Node::Partition { table, dir } => self.remove_folder(&Site::table(&table), &dir),
+            Node::Tx { tx, entry } => match entry {
+                TxEntry::Dir(dir) if dir.is_empty() => self.abort_tx(&tx, caller),
+                TxEntry::Dir(dir) => self.remove_folder(&Site::inside(&tx), &dir),
+                TxEntry::Control(entry) if entry.is_dir() => Err(not_permitted(
+                    "control directories can't be removed",
+                    "rmdir of the transaction's directory aborts it",
+                )),
+                TxEntry::Control(_) | TxEntry::Data(_) => Err(FsError::NotDir),
+            },
             Node::Dir(path) => match self.dir_kind(&path)? {
                 DirKind::Table(..) => Err(not_permitted(
                     format!(
@@ -243,7 +290,9 @@ impl Core {
                     "remove its rows with rm, or the table itself in the source directory",
                 )),
                 DirKind::Plain => {
-                    if !self.plain_entries(&path)?.is_empty() || self.overlay().is_used(&path, "") {
+                    if !self.plain_entries(&path)?.is_empty()
+                        || self.overlay().is_used(&Site::table(&path), "")
+                    {
                         return Err(FsError::NotEmpty);
                     }
                     let root = self.catalog.root();
@@ -282,8 +331,8 @@ impl Core {
         self.writable()?;
         let from = self.node(parent)?;
         let to = self.node(new_parent)?;
-        changeable(&from)?;
-        changeable(&to)?;
+        self.may_change(&from, caller)?;
+        self.may_change(&to, caller)?;
         if new_name.len() > 255 {
             return Err(FsError::NameTooLong);
         }
@@ -337,6 +386,17 @@ impl Core {
                 "copy it instead",
             )),
             node @ Node::Past { .. } => Err(read_only(&node.subject())),
+            Node::Tx {
+                tx,
+                entry: TxEntry::Data(file),
+            } => {
+                let taken = target.is_some();
+                self.rename_staged(&tx, &file, &to, new_name, taken, caller)
+            }
+            Node::Tx { .. } => Err(not_permitted(
+                "transactions, their partitions and control files can't be renamed",
+                "see .delta/README",
+            )),
             Node::Control { .. } => Err(not_permitted(
                 "control files can't be renamed",
                 "see .delta/README",
@@ -360,19 +420,28 @@ impl Core {
             // mv copies, which commits in the other place.
             return Err(FsError::CrossDevice);
         }
-        let over_live = matches!(target, Some(Node::Data { .. }));
+        let over_live = matches!(
+            target,
+            Some(
+                Node::Data { .. }
+                    | Node::Tx {
+                        entry: TxEntry::Data(_),
+                        ..
+                    }
+            )
+        );
         let replaced = match target {
             None => None,
-            Some(Node::Data { .. }) => None,
+            Some(_) if over_live => None,
             Some(Node::Staged(other)) if Arc::ptr_eq(&other, stage) => return Ok(()),
             Some(Node::Staged(other)) => Some(other),
             Some(_) => return Err(FsError::IsDir),
         };
-        let kind = match self.dir_kind(&place.table)? {
-            DirKind::Table(_, snapshot) => classify(new_name, |n| {
+        let kind = match self.seen(&place.site)? {
+            Some((_, snapshot)) => classify(new_name, |n| {
                 snapshot.named(&format!("{}{n}", place.dir)).is_some()
             }),
-            DirKind::Plain => classify(new_name, |_| false),
+            None => classify(new_name, |_| false),
         };
         let (file, open) = {
             let state = stage.state();
@@ -444,23 +513,12 @@ impl Core {
         taken: bool,
         caller: Caller,
     ) -> FsResult<()> {
-        let dir = live
-            .visible
-            .rsplit_once('/')
-            .map(|(d, _)| format!("{d}/"))
-            .unwrap_or_default();
         let place = self.place_of(to)?;
-        if taken || place.table != path || place.dir != dir || place.append_only {
+        if taken || !is_place_of(&place, &Site::table(path), live) {
             // mv copies and removes, each a transaction of its own.
             return Err(FsError::CrossDevice);
         }
-        if classify(new_name, |_| false) != Dropped::Data {
-            return Err(not_permitted(
-                format!("{} is not the name of a data file", new_name.display()),
-                "a data file is named *.parquet and does not start with `.` or `_`; rm removes its rows",
-            ));
-        }
-        let new_name = data_name(new_name)?;
+        let new_name = new_data_name(new_name)?;
         let before = table.snapshot();
         let report = ops::rename(table, &live.path, new_name);
         self.note(path, caller, "RENAME FILE", &live.visible, &report);
@@ -485,4 +543,25 @@ impl Core {
         self.done(path, &before, &report);
         Ok(())
     }
+}
+
+/// Whether a live file of `site` stays in its directory when it goes to `place`.
+pub(super) fn is_place_of(place: &Place, site: &Site, live: &LiveFile) -> bool {
+    let dir = live.visible.rsplit_once('/');
+    let dir = dir.map(|(dir, _)| format!("{dir}/")).unwrap_or_default();
+    *place == site.at(&dir)
+}
+
+/// The name that a live file gets.
+///
+/// # Errors
+/// [`Kind::Denied`] for that of a scratch file: nobody would find the rows.
+pub(super) fn new_data_name(name: &OsStr) -> FsResult<&str> {
+    if classify(name, |_| false) != Dropped::Data {
+        return Err(not_permitted(
+            format!("{} is not the name of a data file", name.display()),
+            "a data file is named *.parquet and does not start with `.` or `_`; rm removes its rows",
+        ));
+    }
+    data_name(name)
 }

@@ -299,7 +299,7 @@ fn history_jsonl(entries: &[HistoryEntry]) -> String {
     out
 }
 
-fn usage(verb: Verb) -> String {
+pub(super) fn usage(verb: Verb) -> String {
     format!(
         "# {}: {}\n# {}\n",
         verb.name(),
@@ -307,6 +307,16 @@ fn usage(verb: Verb) -> String {
         verb.example()
     )
 }
+
+const TRANSACTIONS: &str = "\nSeveral steps as one version:\n\
+    \x20 mkdir .delta/tx/load1                       begins: the directory is the table as it is now\n\
+    \x20 cp *.parquet .delta/tx/load1/               files dropped, replaced or removed there, and\n\
+    \x20 echo 'id < 5' > .delta/tx/load1/ctl/delete  statements written there, show in that directory only\n\
+    \x20 echo commit > .delta/tx/load1/commit        commits all of it as one version, or nothing of it\n\
+    \x20 rmdir .delta/tx/load1                       aborts it, or clears away one that is over\n\
+    commit, outcome, ctl/ and in/ are reachable by name, not listed. `outcome` is one JSON object: what is staged, then what\n\
+    became of it. A conflict with versions of others (EBUSY) ends it. It is aborted by the end of the mount, and when it is\n\
+    left alone for too long (an hour, or --transaction-idle).\n";
 
 fn readme(table: bool) -> String {
     let mut out = String::from(
@@ -340,7 +350,8 @@ fn readme(table: bool) -> String {
          \x20 rejected/          files that were refused, each with NAME.reason; rm them when done\n\
          \x20 versions/N/        the table as of version N, read-only; listed are those that can still be opened\n\
          \x20 at/TIME/           the table as it was at that time, read-only; after the last commit, as it is now\n\
-         \x20 raw/               the physical table, read-only, for Delta readers\n",
+         \x20 raw/               the physical table, read-only, for Delta readers\n\
+         \x20 tx/NAME/           a transaction of several steps; mkdir begins one\n",
     );
     for mode in Mode::ALL {
         let _ = writeln!(
@@ -370,6 +381,7 @@ fn readme(table: bool) -> String {
             verb.example()
         );
     }
+    out.push_str(TRANSACTIONS);
     out.push_str(
         "\nLines before the statement: `-- userMetadata: TEXT` goes into the history; `-- txnAppId: NAME` with\n\
          `-- txnVersion: NUMBER` commits nothing when that application has committed that number or a later one already;\n\

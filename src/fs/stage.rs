@@ -9,21 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::node::data_key;
+use super::site::Place;
 use super::{Caller, FsError, FsResult};
 use crate::env::{Env, Millis};
 use crate::error::{Kind, io_kind};
 use crate::table::LiveFile;
-
-/// Where a staged file goes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
-    /// The directory that is a table or becomes one, relative to the source.
-    pub(super) table: PathBuf,
-    /// The visible directory in it: empty, or partition directories that end in `/`.
-    pub(super) dir: String,
-    /// Dropped into `in/append/`: never replaces a file of its name.
-    pub(super) append_only: bool,
-}
 
 /// A file that was created or is being overwritten.
 #[derive(Debug)]
@@ -130,11 +120,8 @@ impl Stage {
 
     /// The key that its data file has when its first commit adopts it as it is: one inode from CREATE on.
     pub(super) fn key(&self) -> Vec<u8> {
-        data_key(
-            &self.place.table,
-            &format!("{}{}", self.place.dir, self.first_stored),
-            None,
-        )
+        let stored = format!("{}{}", self.place.dir, self.first_stored);
+        data_key(&self.place.site, &stored, None)
     }
 
     pub(super) fn name(&self) -> OsString {

@@ -9,9 +9,10 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use serde_json::Value;
 
 use super::*;
-use crate::settings::TableFeatures;
+use crate::settings::{TableFeatures, TransactionLimits};
 
 mod past_tests;
+mod tx_tests;
 
 const CALLER: Caller = Caller {
     uid: 0,
@@ -64,6 +65,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(Env::real(), TransactionLimits::default())
+    }
+
+    fn with(env: Env, transactions: TransactionLimits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("t")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -88,10 +93,11 @@ impl World {
             refresh: Duration::ZERO,
             passthrough: false,
             table_features: TableFeatures::Default,
+            transactions,
         };
         let fs = {
             let _inside = runtime.enter();
-            Fs::new(&settings, Env::real(), runtime.handle().clone()).unwrap()
+            Fs::new(&settings, env, runtime.handle().clone()).unwrap()
         };
         World { dir, runtime, fs }
     }

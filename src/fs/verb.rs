@@ -1,5 +1,6 @@
 //! A verb of `ctl/`: one write, one statement (DESIGN.md §4).
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,21 +8,43 @@ use bytes::Bytes;
 
 use super::outcome::Outcome;
 use super::stage::{is_killed, process_of};
+use super::transaction::Tx;
 use super::{Caller, Core, FsError, FsResult, domain};
-use crate::control::{ControlError, Statement};
+use crate::control::{self, ControlError};
 use crate::error::Failure;
 use crate::namespace::Verb;
-use crate::ops;
+use crate::ops::{self, OpError};
 use crate::table::{Snapshot, Table};
+
+/// What a control file runs.
+#[derive(Debug, Clone)]
+pub(super) enum Statement {
+    Verb {
+        verb: Verb,
+        table: Arc<Table>,
+        /// What it reads: the newest version when the file was opened.
+        base: Arc<Snapshot>,
+    },
+    /// A step of a transaction, which reads what came before it.
+    Step(Verb, Arc<Tx>),
+    Commit(Arc<Tx>),
+}
+
+impl Statement {
+    /// As outcomes name it before it has run.
+    fn name(&self) -> String {
+        match self {
+            Statement::Verb { verb, .. } | Statement::Step(verb, _) => verb.name().to_uppercase(),
+            Statement::Commit(_) => "COMMIT".to_owned(),
+        }
+    }
+}
 
 /// One open of a verb for writing.
 #[derive(Debug)]
 pub(super) struct VerbHandle {
-    verb: Verb,
+    statement: Statement,
     owner: PathBuf,
-    table: Arc<Table>,
-    /// What its statement reads: the newest version when it was opened.
-    base: Arc<Snapshot>,
     uid: u32,
     pending: Vec<u8>,
     /// The process that opened it: only its close says that the statement is whole.
@@ -33,18 +56,10 @@ pub(super) struct VerbHandle {
 }
 
 impl VerbHandle {
-    pub(super) fn new(
-        verb: Verb,
-        owner: PathBuf,
-        table: Arc<Table>,
-        base: Arc<Snapshot>,
-        caller: Caller,
-    ) -> Self {
+    pub(super) fn new(statement: Statement, owner: PathBuf, caller: Caller) -> Self {
         VerbHandle {
-            verb,
+            statement,
             owner,
-            table,
-            base,
             uid: caller.uid,
             pending: Vec::new(),
             opener: process_of(caller.pid),
@@ -109,36 +124,70 @@ impl Core {
 
     fn verb_run(&self, state: &mut VerbHandle) -> FsResult<()> {
         let text = std::mem::take(&mut state.pending);
-        let statement = match Statement::parse(&text) {
-            Ok(statement) => statement,
+        let parsed = match control::Statement::parse(&text) {
+            Ok(parsed) => parsed,
             Err(e) => {
                 let shown = String::from_utf8_lossy(&text).trim().to_owned();
                 return self.verb_result(state, Err(Box::new(e)), &shown);
             }
         };
-        let table = Arc::clone(&state.table);
-        let before = table.snapshot();
-        let scratch = || {
-            self.fresh
-                .file()
-                .map_err(|e| std::io::Error::other(e.to_string()))
+        let outcome: Result<ops::Report, Box<dyn Failure>> = match &state.statement {
+            Statement::Verb { verb, table, base } => {
+                let before = table.snapshot();
+                let outcome = self.run_verb(*verb, table, base, &parsed);
+                if let Ok(report) = &outcome {
+                    self.done(&state.owner, &before, report);
+                }
+                outcome.map_err(boxed)
+            }
+            Statement::Step(verb, tx) => self.run_step(*verb, tx, &parsed),
+            Statement::Commit(tx) => self.commit_tx(tx, &parsed),
         };
-        let outcome = match state.verb {
-            Verb::Delete => ops::delete(
-                &table,
-                &ops::Delete {
-                    predicate: &statement.text,
-                    options: &statement.options,
-                },
-                Some(&state.base),
-                &scratch,
-            ),
-        };
-        if let Ok(report) = &outcome {
-            self.done(&state.owner, &before, report);
+        self.verb_result(state, outcome, &parsed.text)
+    }
+
+    fn run_verb(
+        &self,
+        verb: Verb,
+        table: &Table,
+        base: &Arc<Snapshot>,
+        parsed: &control::Statement,
+    ) -> Result<ops::Report, OpError> {
+        match verb {
+            Verb::Delete => {
+                let request = ops::Delete {
+                    predicate: &parsed.text,
+                    options: &parsed.options,
+                };
+                ops::delete(table, &request, Some(base), &|| self.scratch())
+            }
         }
-        let outcome = outcome.map_err(|e| Box::new(e) as Box<dyn Failure>);
-        self.verb_result(state, outcome, &statement.text)
+    }
+
+    fn run_step(
+        &self,
+        verb: Verb,
+        tx: &Tx,
+        parsed: &control::Statement,
+    ) -> Result<ops::Report, Box<dyn Failure>> {
+        let steps = tx.steps().map_err(boxed)?;
+        let outcome = match verb {
+            Verb::Delete => {
+                let request = ops::Delete {
+                    predicate: &parsed.text,
+                    options: &parsed.options,
+                };
+                steps.delete(&request, &|| self.scratch())
+            }
+        };
+        self.touch_tx(&tx.name);
+        outcome.map_err(boxed)
+    }
+
+    /// A file for what a statement writes.
+    fn scratch(&self) -> std::io::Result<File> {
+        let file = self.fresh.file();
+        file.map_err(|e| std::io::Error::other(e.to_string()))
     }
 
     /// Keeps the answer for the handle, for the verb's file and for `last`.
@@ -149,9 +198,14 @@ impl Core {
         text: &str,
     ) -> FsResult<()> {
         let now = self.env.now();
-        let name = state.verb.name().to_uppercase();
+        let name = state.statement.name();
         let (kept, result) = match outcome {
-            Ok(report) => (Outcome::done(&report, text, now), Ok(())),
+            Ok(report) => match &state.statement {
+                Statement::Step(_, tx) => (Outcome::staged(&tx.name, &report, text, now), Ok(())),
+                Statement::Verb { .. } | Statement::Commit(_) => {
+                    (Outcome::done(&report, text, now), Ok(()))
+                }
+            },
             Err(e) => {
                 tracing::warn!(table = %state.owner.display(), operation = name, statement = text, error = %e, "failed");
                 (Outcome::failed(&name, text, &*e, now), Err(domain(&*e)))
@@ -159,10 +213,21 @@ impl Core {
         };
         state.answer = Some(kept.text.clone());
         state.failure = result.as_ref().err().cloned();
-        self.outcomes()
-            .note(&state.owner, state.uid, Some(state.verb), kept);
+        let verb = match &state.statement {
+            Statement::Verb { verb, .. } => Some(*verb),
+            Statement::Step(verb, tx) => {
+                tx.note(*verb, kept.clone());
+                None
+            }
+            Statement::Commit(_) => None,
+        };
+        self.outcomes().note(&state.owner, state.uid, verb, kept);
         result
     }
+}
+
+pub(super) fn boxed(error: impl Failure + 'static) -> Box<dyn Failure> {
+    Box::new(error)
 }
 
 /// Nothing but blanks and comment lines, options among them: the statement is still to come.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::node::Node;
+use super::site::Site;
 use super::stage::Phase;
 use super::{Core, Fs, Invalidate};
 use crate::table::{Snapshot, TableError};
@@ -44,6 +45,7 @@ impl Core {
                 stage.expire();
             }
         }
+        self.expire_transactions();
         for (path, table) in self.catalog.open_tables() {
             table.forget_idle();
             let before = table.snapshot();
@@ -67,10 +69,11 @@ impl Core {
             return;
         }
         let gone = after.names_gone_since(before);
+        let site = Site::table(path);
         let mut dirs = vec![Node::Dir(path.to_owned()).number()];
         dirs.extend(gone.iter().filter_map(|visible| {
             let (dir, _) = visible.rsplit_once('/')?;
-            Some(Core::dir_node(path, &format!("{dir}/")).number())
+            Some(site.folder(&format!("{dir}/")).number())
         }));
         dirs.sort_unstable();
         dirs.dedup();
@@ -82,7 +85,7 @@ impl Core {
                 Some((dir, name)) => (format!("{dir}/"), name),
                 None => (String::new(), &*visible),
             };
-            let parent = Core::dir_node(path, &dir).number();
+            let parent = site.folder(&dir).number();
             self.invalidate(Invalidate::Name {
                 parent,
                 name: OsString::from(name),

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::handle::Handle;
-use super::lookup::DirKind;
-use super::node::Node;
 use super::outcome::Outcome;
+use super::site::{Site, TxName};
 use super::stage::{Phase, Stage, data_name, io_error, is_killed, process_of};
 use super::{Caller, CopyRange, Core, Fh, FsError, FsResult, Invalidate};
 use crate::datafile::is_parquet_complete;
@@ -25,6 +24,9 @@ impl Core {
         match self.handles().get(fh)? {
             Handle::Stage { stage, write: true } => {
                 let _settling = stage.settle();
+                if let Some(tx) = &stage.place.site.tx {
+                    self.touch_tx(tx);
+                }
                 stage
                     .write(offset, data, &self.env, &self.fresh)
                     .map_err(|e| self.refused(&stage, stage.uid, e))?;
@@ -126,10 +128,7 @@ impl Core {
     pub(super) fn kind_of(&self, stage: &Stage) -> FsResult<Dropped> {
         let name = stage.name();
         let place = &stage.place;
-        let snapshot = match self.dir_kind(&place.table)? {
-            DirKind::Table(_, snapshot) => Some(snapshot),
-            DirKind::Plain => None,
-        };
+        let snapshot = self.seen(&place.site)?.map(|(_, snapshot)| snapshot);
         Ok(classify(&name, |n| {
             snapshot
                 .as_ref()
@@ -145,26 +144,64 @@ impl Core {
         caller: Caller,
     ) -> FsResult<()> {
         let text = data_name(name)?;
-        match self.append(stage, text) {
-            Ok((before, appended)) => {
-                self.appended(stage, name, before.as_ref(), &appended);
-                let outcome = Outcome::done(&appended.report, text, self.env.now());
-                self.outcomes()
-                    .note(&stage.place.table, caller.uid, None, outcome);
-                Ok(())
-            }
-            Err(e) => {
-                let error = domain_in(text, &e);
-                Err(self.refused(stage, caller.uid, error))
-            }
-        }
+        let now = || self.env.now();
+        let outcome = match &stage.place.site.tx {
+            None => self.append(stage, text).map(|(before, appended)| {
+                self.appended(stage, name, &appended);
+                self.committed(&stage.place.site, before.as_ref(), &appended);
+                Outcome::done(&appended.report, text, now())
+            }),
+            Some(tx) => self.append_inside(tx, stage, text).map(|appended| {
+                self.appended(stage, name, &appended);
+                Outcome::staged(tx, &appended.report, text, now())
+            }),
+        };
+        let outcome = outcome.map_err(|e| self.refused(stage, caller.uid, e))?;
+        self.outcomes()
+            .note(&stage.place.site.table, caller.uid, None, outcome);
+        Ok(())
     }
 
-    fn append(
-        &self,
-        stage: &Stage,
-        name: &str,
-    ) -> Result<(Option<Arc<Snapshot>>, Appended), OpError> {
+    /// Appends a staged file to its table, which it creates if it is the first one.
+    fn append(&self, stage: &Stage, name: &str) -> FsResult<(Option<Arc<Snapshot>>, Appended)> {
+        let path = &stage.place.site.table;
+        let appended = self.with_request(stage, name, |request| {
+            let is_table = matches!(self.catalog.place(path)?, crate::table::Place::Table);
+            if is_table {
+                let table = self.catalog.table(path)?;
+                let before = table.snapshot();
+                let appended = ops::append(&table, request)?;
+                return Ok((Some(before), appended));
+            }
+            let dir = self.catalog.root().sub(path)?;
+            match ops::create_from(&dir, &self.env, request, self.settings.table_features) {
+                Ok((table, appended)) => {
+                    self.catalog.register(path, table);
+                    Ok((None, appended))
+                }
+                // Somebody else created it at the same moment: this is an append, then (BUGS.md D11).
+                Err(OpError::Table(crate::table::TableError::Created)) => {
+                    let table = self.catalog.table(path)?;
+                    let before = table.snapshot();
+                    let appended = ops::append(&table, request)?;
+                    Ok((Some(before), appended))
+                }
+                Err(e) => Err(e),
+            }
+        });
+        appended.map_err(|e| domain_in(name, &e))
+    }
+
+    /// Makes a staged file a step of a transaction.
+    fn append_inside(&self, tx: &TxName, stage: &Stage, name: &str) -> FsResult<Appended> {
+        let (_, steps) = self.open_steps(tx)?;
+        let appended = self.with_request(stage, name, |request| steps.append(request));
+        self.touch_tx(tx);
+        appended.map_err(|e| domain_in(name, &e))
+    }
+
+    /// What is asked for with a staged file.
+    fn with_request<T>(&self, stage: &Stage, name: &str, work: impl FnOnce(&Append<'_>) -> T) -> T {
         let (file, stored, overwrites) = {
             let state = stage.state();
             (
@@ -200,41 +237,11 @@ impl Core {
             replaces,
             scratch: &scratch,
         };
-        let is_table = matches!(
-            self.catalog.place(&place.table)?,
-            crate::table::Place::Table
-        );
-        if is_table {
-            let table = self.catalog.table(&place.table)?;
-            let before = table.snapshot();
-            let appended = ops::append(&table, &request)?;
-            return Ok((Some(before), appended));
-        }
-        let dir = self.catalog.root().sub(&place.table)?;
-        match ops::create_from(&dir, &self.env, &request, self.settings.table_features) {
-            Ok((table, appended)) => {
-                self.catalog.register(&place.table, table);
-                Ok((None, appended))
-            }
-            // Somebody else created it at the same moment: this is an append, then (BUGS.md D11).
-            Err(OpError::Table(crate::table::TableError::Created)) => {
-                let table = self.catalog.table(&place.table)?;
-                let before = table.snapshot();
-                let appended = ops::append(&table, &request)?;
-                Ok((Some(before), appended))
-            }
-            Err(e) => Err(e),
-        }
+        work(&request)
     }
 
     /// The staged file has become the table's.
-    fn appended(
-        &self,
-        stage: &Arc<Stage>,
-        name: &std::ffi::OsStr,
-        before: Option<&Arc<Snapshot>>,
-        appended: &Appended,
-    ) {
+    fn appended(&self, stage: &Arc<Stage>, name: &std::ffi::OsStr, appended: &Appended) {
         let place = &stage.place;
         let visible = format!("{}{}", place.dir, name.display());
         // It stays the same inode for whoever has it open when it was stored as it was planned at CREATE.
@@ -248,24 +255,22 @@ impl Core {
         if let Some(file) = live {
             self.overlay().remove(stage, name);
             let dv = file.add.dv_id();
-            let same = super::node::data_key(&place.table, file.path.key(), dv.as_deref()) == key;
-            if same && let Ok(handle) = self.catalog.table(&place.table) {
-                let node = Node::Data {
-                    table: place.table.clone(),
-                    handle,
-                    file: Arc::clone(file),
-                };
+            let same = super::node::data_key(&place.site, file.path.key(), dv.as_deref()) == key;
+            if same && let Ok(handle) = self.catalog.table(&place.site.table) {
+                let node = place.site.data(&handle, Arc::clone(file));
                 let replaced = self.inodes().replace(&node);
                 drop(replaced);
             }
         }
+    }
+
+    /// What follows the commit of a file.
+    fn committed(&self, site: &Site, before: Option<&Arc<Snapshot>>, appended: &Appended) {
         if let (Some(before), Some(after)) = (before, &appended.snapshot) {
-            self.moved(&place.table, before, after);
+            self.moved(&site.table, before, after);
         }
-        self.invalidate(Invalidate::Attributes(
-            Node::Dir(place.table.clone()).number(),
-        ));
-        self.maybe_checkpoint(&place.table, appended.snapshot.as_ref());
+        self.invalidate(Invalidate::Attributes(site.folder("").number()));
+        self.maybe_checkpoint(&site.table, appended.snapshot.as_ref());
     }
 
     /// Notes a refusal where the user can read it.
@@ -273,7 +278,8 @@ impl Core {
         let name = stage.name();
         stage.state().failure = Some(error.clone());
         let outcome = Outcome::failed("WRITE", &name.to_string_lossy(), &error, self.env.now());
-        self.outcomes().note(&stage.place.table, uid, None, outcome);
+        self.outcomes()
+            .note(&stage.place.site.table, uid, None, outcome);
         error
     }
 
@@ -316,7 +322,12 @@ impl Core {
                     None => error.to_string(),
                 },
             );
-            self.reject(&stage.place.table, &name.to_string_lossy(), &file, &reason);
+            self.reject(
+                &stage.place.site.table,
+                &name.to_string_lossy(),
+                &file,
+                &reason,
+            );
         } else if !(dropped || broken) || !is_data {
             // Scratch, or a placeholder that waits for its first byte. Nobody waits for that of a dead writer, and
             // what did not find room is not kept to take up what is left of it.
@@ -324,7 +335,7 @@ impl Core {
         }
         stage.state().phase = Phase::Gone;
         self.overlay().remove(stage, &name);
-        let parent = Self::dir_node(&stage.place.table, &stage.place.dir).number();
+        let parent = stage.place.site.folder(&stage.place.dir).number();
         self.invalidate(Invalidate::Name { parent, name });
     }
 
@@ -342,7 +353,7 @@ impl Core {
                 && state.file.metadata().is_ok_and(|m| m.len() > 0);
             if left {
                 tracing::info!(
-                    table = %stage.place.table.display(), name = %state.name.display(),
+                    table = %stage.place.site.table.display(), name = %state.name.display(),
                     "scratch file dropped at the end of the mount"
                 );
             }

@@ -319,7 +319,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::settings::TableFeatures;
+    use crate::settings::{TableFeatures, TransactionLimits};
 
     #[test]
     fn the_helper_gets_an_escaped_source() {
@@ -340,6 +340,7 @@ mod tests {
             refresh: Settings::REFRESH,
             passthrough: true,
             table_features: TableFeatures::Default,
+            transactions: TransactionLimits::default(),
         };
         assert_eq!(
             helper_options(&settings),

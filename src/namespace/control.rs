@@ -25,6 +25,13 @@ impl Verb {
         }
     }
 
+    /// Whether it can be a step of a transaction.
+    pub fn is_step(self) -> bool {
+        match self {
+            Verb::Delete => true,
+        }
+    }
+
     /// One or two lines to try.
     pub fn example(self) -> &'static str {
         match self {
@@ -78,6 +85,8 @@ pub enum Control {
     Versions,
     /// Earlier versions, by the time at which they were the newest.
     At,
+    /// Explicit transactions, by the names that their users give them.
+    Tx,
     /// The physical table, or a path in it.
     Raw(PathBuf),
 }
@@ -92,7 +101,8 @@ impl Control {
             | Control::Mode(_)
             | Control::Rejected
             | Control::Versions
-            | Control::At => Some(true),
+            | Control::At
+            | Control::Tx => Some(true),
             Control::Readme
             | Control::Version
             | Control::Info
@@ -122,6 +132,7 @@ impl Control {
                 ("rejected", Control::Rejected),
                 ("versions", Control::Versions),
                 ("at", Control::At),
+                ("tx", Control::Tx),
                 ("raw", Control::Raw(PathBuf::new())),
             ],
             Control::Dir => vec![
@@ -150,6 +161,7 @@ impl Control {
             | Control::RejectedFile(_)
             | Control::Versions
             | Control::At
+            | Control::Tx
             | Control::Raw(_) => Vec::new(),
         }
     }
@@ -200,7 +212,65 @@ impl Control {
             Control::RejectedFile(name) => format!("rejected/{name}"),
             Control::Versions => "versions".to_owned(),
             Control::At => "at".to_owned(),
+            Control::Tx => "tx".to_owned(),
             Control::Raw(path) => format!("raw/{}", path.display()),
+        }
+    }
+}
+
+/// An entry of a transaction's directory beside the table's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TxControl {
+    Commit,
+    Outcome,
+    Ctl,
+    Verb(Verb),
+    In,
+    Mode(Mode),
+}
+
+impl TxControl {
+    /// Those of the directory itself.
+    pub const ROOT: [(&'static str, TxControl); 4] = [
+        ("commit", TxControl::Commit),
+        ("outcome", TxControl::Outcome),
+        ("ctl", TxControl::Ctl),
+        ("in", TxControl::In),
+    ];
+
+    pub fn is_dir(self) -> bool {
+        match self {
+            TxControl::Ctl | TxControl::In | TxControl::Mode(_) => true,
+            TxControl::Commit | TxControl::Outcome | TxControl::Verb(_) => false,
+        }
+    }
+
+    /// The fixed entries below.
+    pub fn children(self) -> Vec<(&'static str, TxControl)> {
+        match self {
+            TxControl::Ctl => {
+                let verbs = Verb::ALL.iter().filter(|v| v.is_step());
+                verbs.map(|v| (v.name(), TxControl::Verb(*v))).collect()
+            }
+            TxControl::In => {
+                let modes = Mode::ALL.iter();
+                modes.map(|m| (m.name(), TxControl::Mode(*m))).collect()
+            }
+            TxControl::Commit | TxControl::Outcome | TxControl::Verb(_) | TxControl::Mode(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// The path below the transaction's directory.
+    pub fn path(self) -> String {
+        match self {
+            TxControl::Commit => "commit".to_owned(),
+            TxControl::Outcome => "outcome".to_owned(),
+            TxControl::Ctl => "ctl".to_owned(),
+            TxControl::Verb(verb) => format!("ctl/{}", verb.name()),
+            TxControl::In => "in".to_owned(),
+            TxControl::Mode(mode) => format!("in/{}", mode.name()),
         }
     }
 }
@@ -218,6 +288,17 @@ mod tests {
                     assert_eq!(child.path(), format!("{name}/{below}"));
                     assert_eq!(entry.child(below, table), Some(child));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_entries_of_a_transaction_too() {
+        for (name, entry) in TxControl::ROOT {
+            assert_eq!(entry.path(), name);
+            assert_eq!(entry.is_dir(), !entry.children().is_empty());
+            for (below, child) in entry.children() {
+                assert_eq!(child.path(), format!("{name}/{below}"));
             }
         }
     }

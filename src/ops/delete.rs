@@ -47,8 +47,7 @@ pub fn delete(
         if done.is_some() {
             return Ok(None);
         }
-        let staged = stage(table, base, request, scratch, &|_| false, &mut written)?;
-        Ok(Some(staged).filter(|staged| !staged.is_empty()))
+        stage(table, base, request, scratch, &mut written)
     });
     match outcome {
         Ok(Some((snapshot, staged))) => Ok(Report {
@@ -77,12 +76,26 @@ pub fn delete(
     }
 }
 
-/// What a DELETE does to one snapshot: what it has read, and no action when no row matches. `is_new` knows the files
-/// that are in no version yet, `written` gets those that it has made.
+/// What a DELETE does to one snapshot; `None` when no row matches. `written` gets the files that it has made.
 ///
 /// # Errors
 /// [`OpError`].
 pub(super) fn stage(
+    table: &Table,
+    base: &Arc<Snapshot>,
+    request: &Delete<'_>,
+    scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
+    written: &mut Vec<String>,
+) -> Result<Option<Staged>, OpError> {
+    let staged = stage_step(table, base, request, scratch, &|_| false, written)?;
+    Ok(Some(staged).filter(|staged| !staged.is_empty()))
+}
+
+/// As [`stage`], with what it has read also when no row matches. `is_new` knows the files that are in no version yet.
+///
+/// # Errors
+/// [`OpError`].
+pub(super) fn stage_step(
     table: &Table,
     base: &Arc<Snapshot>,
     request: &Delete<'_>,

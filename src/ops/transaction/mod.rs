@@ -210,7 +210,7 @@ impl Transaction {
     ) -> Result<Report, OpError> {
         let is_new = |file: &LiveFile| self.is_new(file);
         let view = &seen.view;
-        let mut staged = delete::stage(&self.table, view, request, scratch, &is_new, written)?;
+        let mut staged = delete::stage_step(&self.table, view, request, scratch, &is_new, written)?;
         let mut reads = match std::mem::replace(&mut staged.reads, Reads::Nothing) {
             Reads::Known(reads) => reads,
             Reads::Nothing | Reads::Restage => ReadSet::default(),
@@ -569,7 +569,7 @@ fn is_final(error: &OpError) -> bool {
             error,
             TableError::Conflict(_)
                 | TableError::Unknown { .. }
-                | TableError::Forgotten { .. }
+                | TableError::Overtaken { .. }
                 | TableError::Feature { .. }
                 | TableError::AppendOnly
         ),
