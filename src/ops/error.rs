@@ -5,7 +5,7 @@ use crate::engine::EngineError;
 use crate::error::{Failure, Kind};
 use crate::schema::SchemaError;
 use crate::store::StoreError;
-use crate::table::TableError;
+use crate::table::{Class, Conflict, TableError};
 
 /// A failed operation. Unless the error itself says that it can't tell, nothing was committed.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,8 @@ pub enum OpError {
     FeedNeedsVectors { path: String },
     #[error("the transaction is over")]
     TransactionOver,
+    #[error("{0}")]
+    TransactionConflict(Box<Conflict>),
     #[error("the transaction is being committed")]
     TransactionBusy,
     #[error("a transaction changes {0} files at most")]
@@ -81,7 +83,9 @@ impl Failure for OpError {
             },
             OpError::MissingFile { .. } => Kind::Corrupt,
             OpError::UnreadableType { .. } => Kind::Unsupported,
-            OpError::Replaced(_) | OpError::TransactionBusy => Kind::Conflict,
+            OpError::Replaced(_) | OpError::TransactionBusy | OpError::TransactionConflict(_) => {
+                Kind::Conflict
+            }
             OpError::TransactionOver => Kind::ReadOnly,
             OpError::TransactionFull(_) => Kind::NoSpace,
             OpError::TransactionRetries => Kind::Invalid,
@@ -95,6 +99,7 @@ impl Failure for OpError {
     fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
         match self {
             OpError::Table(e) => e.facts(),
+            OpError::TransactionConflict(conflict) => conflict.facts(),
             _ => Vec::new(),
         }
     }
@@ -126,6 +131,17 @@ impl Failure for OpError {
                 "turn deletion vectors on (delta.enableDeletionVectors=true): deletes then rewrite nothing"
                     .to_owned(),
             ),
+            OpError::TransactionConflict(conflict) => Some(match conflict.class {
+                Class::ConcurrentTransaction => conflict.hint(),
+                Class::ProtocolChanged
+                | Class::MetadataChanged
+                | Class::ConcurrentAppend
+                | Class::ConcurrentDeleteRead
+                | Class::ConcurrentDeleteDelete => {
+                    "nothing was committed; begin another transaction, and run its steps again on the newest version"
+                        .to_owned()
+                }
+            }),
             OpError::TransactionOver => {
                 Some("remove its directory, and begin another transaction with mkdir".to_owned())
             }

@@ -6,6 +6,7 @@ mod catalog;
 pub mod checksum;
 mod commit;
 mod conflict;
+mod drafts;
 mod error;
 mod group;
 mod history;
@@ -33,6 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub use catalog::{Catalog, Place};
 pub use commit::{Outcome, create};
 pub use conflict::{Class, Conflict, Reason};
+pub use drafts::Drafts;
 pub use error::TableError;
 pub use history::HistoryEntry;
 pub use packed::{PackedStats, TemplateValues};
@@ -251,8 +253,10 @@ impl Table {
         (!taken).then(|| CheckpointTurn(Arc::clone(&self.checkpointing)))
     }
 
-    /// Removes temporary files of ours that a dead daemon has left, older than an hour.
+    /// Removes temporary files of ours that a dead daemon has left, older than an hour, and what its transactions have
+    /// left.
     pub fn sweep(&self) {
+        self.sweep_drafts();
         for folder in ["", LOG_DIR] {
             sweep(&self.dir, Path::new(folder), self.env.now());
         }
@@ -275,7 +279,7 @@ pub fn sweep(dir: &Dir, folder: &Path, now: Millis) {
         return;
     };
     for entry in entries {
-        let ours = is_temporary(&entry.name);
+        let ours = has_ending(&entry.name, TEMPORARY.1);
         let path = folder.join(&entry.name);
         let old = || {
             let age = |m: &std::fs::Metadata| now.saturating_sub(segment::modified_ms(m));
@@ -291,10 +295,14 @@ pub fn sweep(dir: &Dir, folder: &Path, now: Millis) {
 /// How the names of our temporary files start and end; the protocol gives them no meaning.
 const TEMPORARY: (&str, &str) = (".deltafs-", ".tmp");
 
-/// Whether a file of that name is a temporary one of ours, in the middle of being written.
+/// Whether a file of that name is a temporary one of ours: in the middle of being written, or a list of [`Drafts`].
 pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
+    has_ending(name, TEMPORARY.1) || has_ending(name, drafts::LIST)
+}
+
+fn has_ending(name: &std::ffi::OsStr, ending: &str) -> bool {
     name.to_str()
-        .is_some_and(|n| n.starts_with(TEMPORARY.0) && n.ends_with(TEMPORARY.1))
+        .is_some_and(|n| n.starts_with(TEMPORARY.0) && n.ends_with(ending))
 }
 
 /// A new name for a temporary file.

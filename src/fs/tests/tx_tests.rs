@@ -391,7 +391,7 @@ fn what_is_left_alone_is_aborted() {
             .unwrap();
         fs.flush(open, fh, CALLER).await.unwrap();
         fs.release(open, fh).await;
-        assert_eq!(stored(&w), 3);
+        assert_eq!(stored(&w), 4, "with the list of what is staged");
         pass(HOUR_MS + 1000);
         fs.core.expire_transactions();
         let outcome = text(fs, tx, "outcome").await;

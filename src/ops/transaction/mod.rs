@@ -22,8 +22,8 @@ use super::{Append, Appended, Delete, OpError, Options, Report, delete, files};
 use crate::failpoint::{self, Point};
 use crate::log::Action;
 use crate::table::{
-    DataPath, LiveFile, NAME_TAG, Operation, Outcome, ReadSet, Reads, Snapshot, Staged, Table,
-    TableError,
+    DataPath, Drafts, LiveFile, NAME_TAG, Operation, Outcome, ReadSet, Reads, Snapshot, Staged,
+    Table, TableError,
 };
 use net::Net;
 use steps::{Step, Steps};
@@ -52,8 +52,8 @@ struct Work {
     has_read: bool,
     /// [`DataPath::key`] of every file that a step has added, changed or removed.
     touched: BTreeSet<String>,
-    /// Files on the disk that no version refers to, relative to the table.
-    created: Vec<String>,
+    /// Files on the disk that no version refers to.
+    drafts: Drafts,
     steps: Steps,
     user_metadata: Option<String>,
 }
@@ -309,17 +309,18 @@ impl Transaction {
             counts.count(&self.base, &seen.view, key, false);
             counts.count(&self.base, &view, key, true);
         }
+        let made: Vec<String> = written.iter().chain(&private.vectors).cloned().collect();
+        if let Err(error) = work.drafts.add(&self.table, &made) {
+            if let Some(path) = &private.vectors {
+                self.table.discard(path);
+            }
+            return Err(error.into());
+        }
         // Whoever ends it meanwhile finds either nothing of the step or all of it.
         let phase = self.phase();
         if *phase != Phase::Open {
-            drop(phase);
-            if let Some(path) = private.vectors {
-                self.table.discard(&path);
-            }
             return Err(OpError::TransactionOver);
         }
-        work.created.extend_from_slice(written);
-        work.created.extend(private.vectors);
         work.touched.extend(keys);
         work.steps.push(step, &staged.operation.metrics);
         if let Some(reads) = reads {
@@ -359,9 +360,18 @@ impl Transaction {
         let mut work = self.work();
         let committing = self.begin_commit()?;
         let outcome = self.commit_work(&mut work, options);
+        let outcome = outcome.map_err(|error| match error {
+            OpError::Table(TableError::Conflict(conflict)) => {
+                OpError::TransactionConflict(conflict)
+            }
+            other => other,
+        });
         match &outcome {
             Err(error) if !is_final(error) => committing.give_up(),
-            Ok(_) | Err(_) => drop(committing),
+            Ok(_) | Err(_) => {
+                drop(committing);
+                work.drafts.discard(&self.table, |_| false);
+            }
         }
         outcome
     }
@@ -370,7 +380,7 @@ impl Transaction {
         let view = self.view();
         let newest = self.table.refresh()?;
         let nothing = |work: &mut Work, note: &str| {
-            delete::discard(&self.table, &mut work.created);
+            work.drafts.discard(&self.table, |_| false);
             Ok(report(
                 work.steps.operation(),
                 Operation::new("TRANSACTION"),
@@ -387,12 +397,15 @@ impl Transaction {
         let kept = net.kept(&self.table);
         let mut staged = self.staged(work, &view, net, options);
         // From here on nobody can tell whether a version refers to them, until the outcome is known.
-        let mut created = std::mem::take(&mut work.created);
+        let mut drafts = std::mem::take(&mut work.drafts);
         failpoint::hit(Point::DataWritten);
+        if let Err(error) = drafts.release(&self.table) {
+            work.drafts = drafts;
+            return Err(error.into());
+        }
         match self.table.commit_unshared(&self.base, &mut staged) {
             Ok(Outcome::Committed(after)) => {
-                created.retain(|path| !kept.contains(path));
-                delete::discard(&self.table, &mut created);
+                drafts.discard(&self.table, |path| kept.contains(path));
                 Ok(Report {
                     version: Some(after.version()),
                     snapshot: Some(after),
@@ -400,21 +413,18 @@ impl Transaction {
                 })
             }
             Ok(Outcome::Superseded(_)) => {
-                work.created = created;
+                work.drafts = drafts;
                 nothing(work, "others have done all of it: no version was made")
             }
             Ok(Outcome::Raced(_)) => {
-                work.created = created;
+                work.drafts = drafts;
                 let (attempts, millis) = (1, 0);
                 Err(TableError::Contention { attempts, millis }.into())
             }
             Err(error) => {
                 let error = OpError::from(error);
                 if !super::is_unknown(&error) {
-                    if is_final(&error) {
-                        delete::discard(&self.table, &mut created);
-                    }
-                    work.created = created;
+                    work.drafts = drafts;
                 }
                 Err(error)
             }
@@ -498,7 +508,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         let work = self.work.get_mut().unwrap_or_else(PoisonError::into_inner);
-        delete::discard(&self.table, &mut work.created);
+        work.drafts.discard(&self.table, |_| false);
     }
 }
 
@@ -565,6 +575,7 @@ fn report(name: &'static str, operation: Operation, note: Option<&str>) -> Repor
 /// Whether a failed commit would fail for ever, or may have happened.
 fn is_final(error: &OpError) -> bool {
     match error {
+        OpError::TransactionConflict(_) => true,
         OpError::Table(error) => matches!(
             error,
             TableError::Conflict(_)

@@ -191,7 +191,7 @@ fn put_outside(table: &Table, name: &str, ids: std::ops::Range<i64>) {
 #[track_caller]
 fn class(result: Result<Report, OpError>) -> Class {
     match result {
-        Err(OpError::Table(TableError::Conflict(conflict))) => conflict.class,
+        Err(OpError::TransactionConflict(conflict)) => conflict.class,
         other => panic!("no conflict: {other:?}"),
     }
 }
@@ -647,13 +647,55 @@ fn a_crash_leaves_all_or_nothing() {
         // Whatever is dropped now must not be what a version refers to.
         drop(tx);
         let other = w.other();
+        other.sweep();
         let ids = ids_of(&other, &other.snapshot());
         let after: Vec<i64> = (0..20).filter(|id| ![3, 12].contains(id)).collect();
         match point {
             Point::Committed | Point::Checksummed => assert_eq!(ids, after, "{point:?}"),
             _ => assert_eq!(ids, (0..10).collect::<Vec<_>>(), "{point:?}"),
         }
+        if *point == Point::DataWritten {
+            assert_eq!(w.orphans(&[]), [""; 0]);
+        }
     }
+}
+
+#[test]
+fn what_a_dead_daemon_leaves_is_removed_by_the_next_one() {
+    let w = World::new();
+    let before = w.files();
+    let tx = w.begin();
+    put(&tx, "a.parquet", 10..20).unwrap();
+    cut(&tx, "id = 3 OR id = 12").unwrap();
+    put(&tx, "b.parquet", 20..30).unwrap();
+    let staged = w.files();
+    // Whoever opens the table while it lives leaves it alone.
+    w.other().sweep();
+    assert_eq!(w.files(), staged);
+    // As after kill -9: the lock is gone, the files are not.
+    let list = staged.iter().find(|f| f.ends_with(".tx")).unwrap();
+    assert!(crate::table::is_temporary(list.as_ref()));
+    let path = w.guard.path().join(list);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), staged.len() - before.len() - 1);
+    std::fs::remove_file(&path).unwrap();
+    let base = serde_json::to_string(&before[0]).unwrap();
+    let log = json!(format!("{LOG_DIR}/{}", LogName::commit(0)));
+    let foreign = json!("../outside");
+    std::fs::write(&path, format!("{text}{base}\n{log}\n{foreign}\n\"half")).unwrap();
+    w.other().sweep();
+    assert_eq!(w.files(), before, "and nothing that the table needs");
+    assert_eq!(
+        ids_of(&w.table, &w.other().snapshot()),
+        (0..10).collect::<Vec<_>>()
+    );
+    // Once it is committed there is nothing to be swept.
+    let tx = w.begin();
+    put(&tx, "a.parquet", 10..20).unwrap();
+    commit(&tx).unwrap();
+    assert!(w.files().iter().all(|f| !f.ends_with(".tx")));
+    w.other().sweep();
+    assert_eq!(w.ids(), (0..20).collect::<Vec<_>>());
 }
 
 #[test]
