@@ -14,6 +14,7 @@ pub(crate) const EIO: &str = "Input/output error";
 pub(crate) const EINVAL: &str = "Invalid argument";
 pub(crate) const ENAMETOOLONG: &str = "File name too long";
 pub(crate) const ENOENT: &str = "No such file or directory";
+pub(crate) const ENOSPC: &str = "No space left on device";
 pub(crate) const ENOTCONN: &str = "Transport endpoint is not connected";
 pub(crate) const ENOTEMPTY: &str = "Directory not empty";
 pub(crate) const EOPNOTSUPP: &str = "Operation not supported";

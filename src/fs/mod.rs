@@ -54,8 +54,7 @@ pub struct Fs {
 }
 
 /// What all requests share. Lock order: a stage's `settling`, `overlay`, a stage's state, `inodes`, `handles`;
-/// none of the last four is held during I/O. Nor are `transactions` and the state of one, inside of which nothing is
-/// locked.
+/// none of the last four is held during I/O. Nor are `transactions` and then the state of one, which come last.
 #[derive(Debug)]
 struct Core {
     settings: Settings,

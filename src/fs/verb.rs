@@ -143,7 +143,11 @@ impl Core {
             Statement::Step(verb, tx) => self.run_step(*verb, tx, &parsed),
             Statement::Commit(tx) => self.commit_tx(tx, &parsed),
         };
-        self.verb_result(state, outcome, &parsed.text)
+        let subject = match &state.statement {
+            Statement::Commit(tx) => tx.name.name.to_string_lossy().into_owned(),
+            Statement::Verb { .. } | Statement::Step(..) => parsed.text,
+        };
+        self.verb_result(state, outcome, &subject)
     }
 
     fn run_verb(

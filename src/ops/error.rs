@@ -41,6 +41,8 @@ pub enum OpError {
     TransactionOver,
     #[error("{0}")]
     TransactionConflict(Box<Conflict>),
+    #[error("the file {0}, which the transaction has staged, has been removed behind its back")]
+    Vanished(String),
     #[error("the transaction is being committed")]
     TransactionBusy,
     #[error("a transaction changes {0} files at most")]
@@ -81,7 +83,7 @@ impl Failure for OpError {
                 Kind::Corrupt => Kind::Invalid,
                 kind => kind,
             },
-            OpError::MissingFile { .. } => Kind::Corrupt,
+            OpError::MissingFile { .. } | OpError::Vanished(_) => Kind::Corrupt,
             OpError::UnreadableType { .. } => Kind::Unsupported,
             OpError::Replaced(_) | OpError::TransactionBusy | OpError::TransactionConflict(_) => {
                 Kind::Conflict
@@ -147,6 +149,11 @@ impl Failure for OpError {
             }
             OpError::TransactionFull(_) => Some(
                 "commit what is staged, and begin another transaction for the rest;                  --transaction-files allows more"
+                    .to_owned(),
+            ),
+            OpError::Vanished(_) => Some(
+                "nothing was committed; see who removes files from the table's directory (VACUUM with a retention of less \
+                 than a transaction takes?), begin another transaction, and run its steps again"
                     .to_owned(),
             ),
             OpError::TransactionRetries => {

@@ -21,6 +21,7 @@ mod predicate;
 mod read;
 mod remove;
 mod scratch;
+mod transaction;
 mod travel;
 
 use crate::case::Case;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         modern::cases(),
         delete::cases(),
         conflict::cases(),
+        transaction::cases(),
         predicate::cases(),
         hostile::cases(),
         everyday::cases(),

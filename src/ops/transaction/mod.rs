@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::append::{self, Placed};
@@ -395,6 +396,7 @@ impl Transaction {
             return nothing(work, "nothing is left to be committed: no version was made");
         }
         let kept = net.kept(&self.table);
+        self.check_there(&kept)?;
         let mut staged = self.staged(work, &view, net, options);
         // From here on nobody can tell whether a version refers to them, until the outcome is known.
         let mut drafts = std::mem::take(&mut work.drafts);
@@ -429,6 +431,18 @@ impl Transaction {
                 Err(error)
             }
         }
+    }
+
+    /// Hours may have passed since they were written, and somebody may have cleaned up.
+    fn check_there(&self, files: &BTreeSet<String>) -> Result<(), OpError> {
+        let dir = self.table.dir();
+        for path in files {
+            match dir.metadata(Path::new(path)) {
+                Err(e) if e.is_absent() => return Err(OpError::Vanished(path.clone())),
+                other => other?,
+            };
+        }
+        Ok(())
     }
 
     fn staged(&self, work: &Work, view: &Snapshot, net: Net, options: &Options) -> Staged {

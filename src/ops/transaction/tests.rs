@@ -1,7 +1,5 @@
 //! What a transaction commits, what it sees before, and what is left when it ends in another way.
 
-use std::path::Path;
-
 use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use parquet::arrow::ArrowWriter;
@@ -521,6 +519,22 @@ fn a_failed_step_changes_nothing() {
     assert_eq!(tx.counts().steps, 2);
     drop(tx);
     assert_eq!(w.files(), before);
+}
+
+#[test]
+fn nothing_is_committed_that_is_not_there() {
+    let w = World::new();
+    let tx = w.begin();
+    let file = put(&tx, "a.parquet", 10..20).unwrap().files.remove(0);
+    std::fs::remove_file(w.guard.path().join(file.path.key())).unwrap();
+    let error = commit(&tx).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert_eq!(w.version(), 0);
+    // Without it, the rest can be committed.
+    put(&tx, "b.parquet", 20..30).unwrap();
+    tx.remove(&file.path).unwrap();
+    commit(&tx).unwrap();
+    assert_eq!(w.ids(), (0..10).chain(20..30).collect::<Vec<_>>());
 }
 
 #[test]
