@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::condition::{self, is_hit};
-use super::{OpError, Options, Report, Start, kept_files, rewrite, run};
+use super::parallel::on_every_core;
+use super::{OpError, Options, Report, Start, discard, elapsed_ms, kept_files, rewrite, run};
 use crate::datafile::Reader;
 use crate::deletion_vector::RowSet;
 use crate::engine::{Predicate, Verdict};
@@ -135,19 +134,8 @@ pub(super) fn stage_step(
     plan.effects(changes, is_new, &mut staged, written)?;
     staged.actions.extend(request.options.actions(table.env()));
     let metrics = &mut staged.operation.metrics;
-    metrics.insert("executionTimeMs", elapsed(table, started));
+    metrics.insert("executionTimeMs", elapsed_ms(table, started));
     Ok(staged)
-}
-
-fn elapsed(table: &Table, started: i64) -> u64 {
-    u64::try_from(table.env().now().saturating_sub(started)).unwrap_or(0)
-}
-
-/// Takes back what lies on the disk and no version refers to.
-pub(super) fn discard(table: &Table, written: &mut Vec<String>) {
-    for path in written.drain(..) {
-        table.discard(&path);
-    }
 }
 
 /// The keyword may be there, as people write it.
@@ -195,39 +183,8 @@ impl Plan<'_> {
         let work = kept_files(self.base, self.predicate)?;
         let read = work.iter().map(|(file, _)| file.path.key().to_owned());
         let read = read.collect();
-        // Columns are evaluated file by file; a core each.
-        let next = AtomicUsize::new(0);
-        let results: Mutex<BTreeMap<usize, Result<Option<Change>, OpError>>> = Mutex::default();
-        let threads = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(work.len());
-        std::thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some((file, verdict)) = work.get(index) else {
-                            return;
-                        };
-                        let result = self.change(file, *verdict);
-                        let failed = result.is_err();
-                        results
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .insert(index, result);
-                        if failed {
-                            // The others finish what they have and find no more.
-                            next.store(work.len(), Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-        });
-        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut changes = Vec::new();
-        for (_, result) in results {
-            changes.extend(result?);
-        }
+        let changes = on_every_core(&work, |(file, verdict)| self.change(file, *verdict))?;
+        let changes = changes.into_iter().flatten().collect();
         Ok((changes, read))
     }
 

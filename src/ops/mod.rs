@@ -14,6 +14,7 @@ mod layout;
 #[cfg(test)]
 mod log_testing;
 mod options;
+mod parallel;
 mod prune;
 mod rewrite;
 mod scan;
@@ -105,6 +106,17 @@ fn run(
 /// Whether nobody can say if an error came before or after the commit: what it refers to must stay.
 fn is_unknown(error: &OpError) -> bool {
     matches!(error, OpError::Table(TableError::Unknown { .. }))
+}
+
+/// Takes back files that nobody refers to.
+fn discard(table: &Table, written: &mut Vec<String>) {
+    for path in written.drain(..) {
+        table.discard(&path);
+    }
+}
+
+fn elapsed_ms(table: &Table, started: Millis) -> u64 {
+    u64::try_from(table.env().now().saturating_sub(started)).unwrap_or(0)
 }
 
 /// A file's time in milliseconds since the epoch.

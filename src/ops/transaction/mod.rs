@@ -196,7 +196,7 @@ impl Transaction {
         let mut written = Vec::new();
         let done = self.delete_from(&mut work, &seen, request, scratch, &mut written);
         if done.is_err() {
-            delete::discard(&self.table, &mut written);
+            super::discard(&self.table, &mut written);
         }
         done
     }
