@@ -1,4 +1,4 @@
-//! Copy-on-write: the rows of a live file that stay, in a new file. Where row tracking is enabled they keep their
+//! Copy-on-write: the rows of live files that stay, in a new file. Where row tracking is enabled they keep their
 //! ids and the versions they were written in (PROTOCOL.md H).
 
 use std::fs::File;
@@ -34,7 +34,16 @@ pub(super) fn open(
         DataPath::Inside(path) => path,
         DataPath::Outside(path) => return Err(TableError::Outside(path.clone()).into()),
     };
-    let bytes = table.dir().open_file(Path::new(path))?;
+    let bytes = table.dir().open_file(Path::new(path)).map_err(|e| {
+        if e.is_absent() {
+            OpError::MissingFile {
+                path: path.clone(),
+                version: base.version(),
+            }
+        } else {
+            e.into()
+        }
+    })?;
     Reader::open(
         bytes,
         schema,
@@ -66,6 +75,153 @@ fn partition_values(base: &Snapshot, add: &Add) -> PartitionValues {
     values.collect()
 }
 
+/// A new data file of one partition that takes up rows of live files, one file after the other.
+pub(super) struct Rewrite<'a> {
+    table: &'a Table,
+    base: &'a Snapshot,
+    values: PartitionValues,
+    /// The columns that keep row ids and row commit versions, where row tracking is enabled.
+    hidden: Option<[&'a str; 2]>,
+    /// The table's schema and the hidden columns.
+    wide: StructType,
+    /// What is read of each file.
+    columns: Vec<String>,
+    writer: Writer,
+}
+
+impl<'a> Rewrite<'a> {
+    /// Starts a file for the partition of `file`.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub(super) fn begin(
+        table: &'a Table,
+        base: &'a Snapshot,
+        file: &LiveFile,
+        scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
+    ) -> Result<Self, OpError> {
+        let values = partition_values(base, &file.add);
+        let stored = base.schema().fields.iter();
+        let stored = stored
+            .filter(|f| layout::materialized(base) || !values.contains_key(f.physical_name()));
+        let schema = StructType {
+            fields: stored.cloned().collect(),
+        };
+        let hidden = if protocol::row_tracking_enabled(base.protocol(), base.metadata()) {
+            let columns = protocol::materialized_columns(base.metadata())?;
+            layout::hidden(base)?;
+            Some([columns.row_id, columns.row_commit_version])
+        } else {
+            None
+        };
+        let names: &[&str] = hidden.as_ref().map_or(&[], |names| names);
+        let mut wide = (**base.schema()).clone();
+        let long = || DataType::Primitive(Primitive::Long);
+        let fields = names.iter().map(|n| StructField::new(*n, long(), true));
+        wide.fields.extend(fields);
+        let mut columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
+        columns.extend(names.iter().map(|n| (*n).to_owned()));
+        let staged = scratch().map_err(OpError::Staging)?;
+        let content = Columns {
+            schema: &schema,
+            partition_columns: base.partition_columns(),
+            hidden: names,
+        };
+        let writer = Writer::open(staged, &content, &layout::stats(base)?, base.mapping())?;
+        Ok(Rewrite {
+            table,
+            base,
+            values,
+            hidden,
+            wide,
+            columns,
+            writer,
+        })
+    }
+
+    /// Appends the rows of `file` that are not in `dead`, in their order, and counts them. A `new` file is in no version
+    /// yet: its rows get their ids when this one is committed.
+    ///
+    /// # Errors
+    /// [`OpError`], naming the file; [`TableError::Malformed`] when rows have no ids that they could keep.
+    pub(super) fn append(
+        &mut self,
+        file: &LiveFile,
+        new: bool,
+        dead: &RowSet,
+    ) -> Result<u64, OpError> {
+        let before = self.writer.rows();
+        let identity = self.hidden.map(|columns| Identity {
+            columns,
+            path: &file.visible,
+            version: self.base.version(),
+            base_row_id: file.add.base_row_id,
+            commit_version: file.add.default_row_commit_version,
+            new,
+        });
+        for batch in open(self.table, self.base, file, &self.wide, &self.columns, dead)? {
+            let (batch, positions) = batch.map_err(|e| in_file(file, e))?;
+            match &identity {
+                Some(identity) => self.writer.write(&identity.fill(&batch, &positions)?)?,
+                None => self.writer.write(&batch)?,
+            }
+        }
+        Ok(self.writer.rows().saturating_sub(before))
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.writer.rows()
+    }
+
+    /// Gives the file its place in the table's directory, and its entry; it is durable then.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub(super) fn finish(self) -> Result<New, OpError> {
+        let Rewrite { table, base, .. } = self;
+        let written = self.writer.finish()?;
+        let prefix = layout::prefix(base.metadata(), table.env());
+        let place = location(
+            &new_file_name(table.env().uuid()),
+            base.schema(),
+            base.partition_columns(),
+            &self.values,
+            prefix.as_deref(),
+        );
+        if let Some(parent) = Path::new(&place.relative).parent() {
+            table.dir().create_dir_all(parent)?;
+        }
+        table
+            .dir()
+            .adopt(&written.file, Path::new(&place.relative))?;
+        Ok(New {
+            path: place.relative,
+            add: Add {
+                path: place.add_path,
+                partition_values: self.values,
+                size: i64::try_from(written.size).unwrap_or(i64::MAX),
+                modification_time: table.env().now(),
+                data_change: true,
+                stats: Some(written.stats),
+                tags: None,
+                deletion_vector: None,
+                base_row_id: None,
+                default_row_commit_version: None,
+                clustering_provider: None,
+                unknown: serde_json::Map::new(),
+            },
+        })
+    }
+}
+
+/// A file that lies in the table's directory and waits for the commit that refers to it.
+pub(super) struct New {
+    /// On the disk, relative to the table.
+    pub(super) path: String,
+    pub(super) add: Add,
+}
+
 /// Writes the rows of `file` that are not in `dead` to a new file and gives its entry and its rows. `written` gets
 /// the path. A `new` file is in no version yet: its rows get their ids when the copy is committed.
 ///
@@ -80,67 +236,14 @@ pub(super) fn copy(
     scratch: &(dyn Fn() -> std::io::Result<File> + Sync),
     written: &mut Vec<String>,
 ) -> Result<(Add, u64), OpError> {
-    let values = partition_values(base, &file.add);
-    let stored = base.schema().fields.iter();
-    let stored =
-        stored.filter(|f| layout::materialized(base) || !values.contains_key(f.physical_name()));
-    let schema = StructType {
-        fields: stored.cloned().collect(),
-    };
-    let identity = Identity::of(base, file, new)?;
-    let hidden: &[&str] = identity.as_ref().map_or(&[], |i| &i.columns);
-    let mut wide = (**base.schema()).clone();
-    let long = || DataType::Primitive(Primitive::Long);
-    let fields = hidden.iter().map(|n| StructField::new(*n, long(), true));
-    wide.fields.extend(fields);
-    let mut columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
-    columns.extend(hidden.iter().map(|n| (*n).to_owned()));
-
-    let staged = scratch().map_err(OpError::Staging)?;
-    let content = Columns {
-        schema: &schema,
-        partition_columns: base.partition_columns(),
-        hidden,
-    };
-    let mut writer = Writer::open(staged, &content, &layout::stats(base)?, base.mapping())?;
-    for batch in open(table, base, file, &wide, &columns, dead)? {
-        let (batch, positions) = batch.map_err(|e| in_file(file, e))?;
-        match &identity {
-            Some(identity) => writer.write(&identity.fill(&batch, &positions)?)?,
-            None => writer.write(&batch)?,
-        }
-    }
-    let copy = writer.finish()?;
-    let prefix = layout::prefix(base.metadata(), table.env());
-    let place = location(
-        &new_file_name(table.env().uuid()),
-        base.schema(),
-        base.partition_columns(),
-        &values,
-        prefix.as_deref(),
-    );
-    if let Some(parent) = Path::new(&place.relative).parent() {
-        table.dir().create_dir_all(parent)?;
-    }
-    table.dir().adopt(&copy.file, Path::new(&place.relative))?;
-    written.push(place.relative);
+    let mut rewrite = Rewrite::begin(table, base, file, scratch)?;
+    let rows = rewrite.append(file, new, dead)?;
+    let New { path, mut add } = rewrite.finish()?;
+    written.push(path);
     // Its name stays; what else was said of the file need not be true of this one.
     let name = file.add.tags.as_ref().and_then(|tags| tags.get(NAME_TAG));
-    let add = Add {
-        path: place.add_path,
-        partition_values: values,
-        size: i64::try_from(copy.size).unwrap_or(i64::MAX),
-        modification_time: table.env().now(),
-        data_change: true,
-        stats: Some(copy.stats),
-        tags: name.map(|name| [(NAME_TAG.to_owned(), name.clone())].into()),
-        deletion_vector: None,
-        base_row_id: None,
-        default_row_commit_version: None,
-        clustering_provider: None,
-        unknown: serde_json::Map::new(),
-    };
-    Ok((add, copy.rows))
+    add.tags = name.map(|name| [(NAME_TAG.to_owned(), name.clone())].into());
+    Ok((add, rows))
 }
 
 /// Who the rows of a file are: what its hidden columns say, else its entry in the log.
@@ -155,24 +258,7 @@ struct Identity<'a> {
     new: bool,
 }
 
-impl<'a> Identity<'a> {
-    /// `None` where row tracking is not enabled.
-    fn of(base: &'a Snapshot, file: &'a LiveFile, new: bool) -> Result<Option<Self>, OpError> {
-        if !protocol::row_tracking_enabled(base.protocol(), base.metadata()) {
-            return Ok(None);
-        }
-        let columns = protocol::materialized_columns(base.metadata())?;
-        layout::hidden(base)?;
-        Ok(Some(Identity {
-            columns: [columns.row_id, columns.row_commit_version],
-            path: &file.visible,
-            version: base.version(),
-            base_row_id: file.add.base_row_id,
-            commit_version: file.add.default_row_commit_version,
-            new,
-        }))
-    }
-
+impl Identity<'_> {
     /// The batch with both columns complete. `positions` are its rows in the old file.
     fn fill(&self, batch: &RecordBatch, positions: &Positions) -> Result<RecordBatch, OpError> {
         let count = batch.num_columns().saturating_sub(2);
