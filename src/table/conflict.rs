@@ -247,6 +247,29 @@ impl<'a> Winner<'a> {
             .unwrap_or_default()
     }
 
+    /// The files that hold what some of `files` held before: where the winner has put their rows, or all that it may
+    /// have put them into when it does not say.
+    pub(super) fn successors(&self, files: &BTreeSet<String>, table: &Path) -> BTreeSet<String> {
+        let key = |path: &str| DataPath::parse(path, table).key().to_owned();
+        let gone = self.removes.iter().filter(|(key, remove)| {
+            !remove.data_change && files.contains(*key) && !self.adds.contains_key(*key)
+        });
+        let mut gone: BTreeSet<&String> = gone.map(|(key, _)| key).collect();
+        let mut found = BTreeSet::new();
+        for (target, sources) in self.moves() {
+            for source in sources {
+                if gone.remove(&key(&source.path)) {
+                    found.insert(key(&target));
+                }
+            }
+        }
+        if !gone.is_empty() {
+            let moved = self.adds.iter().filter(|(_, add)| !add.data_change);
+            found.extend(moved.map(|(key, _)| key.clone()));
+        }
+        found
+    }
+
     fn conflict(&self, class: Class, reason: Reason) -> Conflict {
         Conflict {
             class,
@@ -546,11 +569,14 @@ fn removed_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Res
     for (key, remove) in &winner.removes {
         let again = winner.adds.contains_key(key);
         if ours.hidden.contains(key) && !again {
-            // Its rows live on in another file, or nowhere.
+            // Hidden rows live on in another file, or nowhere.
             if !remove.data_change {
                 carry.hidden_moved.push(key.clone());
             }
-            continue;
+            // A file that was put together may hold rows of both kinds.
+            if !ours.modifies.contains(key) && !is_source(ours.staged, key) {
+                continue;
+            }
         }
         if is_source(ours.staged, key) {
             source_changed(ours, winner, key, remove, again, carry)?;
@@ -560,11 +586,13 @@ fn removed_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Res
             // Only who changes its rows has to know where they are now.
             let traceable = ours.row_ids || moved.contains(&remove.path);
             match (again, traceable && ours.vectors) {
-                (true, _) => carry.changed.push((key.clone(), Change::Vector)),
+                (true, _) if is_touched(ours.staged, key) => {
+                    carry.changed.push((key.clone(), Change::Vector));
+                }
                 (false, true) if is_touched(ours.staged, key) => {
                     carry.changed.push((key.clone(), Change::Moved));
                 }
-                (false, _) => {
+                (true | false, _) => {
                     let class = Class::ConcurrentDeleteRead;
                     return Err(winner.about(class, Reason::Files, &remove.path, None));
                 }

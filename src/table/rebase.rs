@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::conflict::{self, Carry, Change, Conflict, Mine, Ours, Reason, Winner};
 use super::segment::Commit;
-use super::txn::{Bin, Condition, Level, Move, Rows, Source, Staged, Touched};
+use super::txn::{Bin, Condition, Level, Move, Reads, Rows, Source, Staged, Touched};
 use super::{DataPath, LiveFile, Snapshot, Table, TableError, properties, protocol, row_ids};
 use crate::deletion_vector::RowSet;
 use crate::env::Millis;
@@ -107,6 +107,9 @@ impl<'a> Rebase<'a> {
         self.look(staged, &winner, &carry, &next)?;
         let spent = self.table.env.now().saturating_sub(started);
         self.spent = self.spent.saturating_add(spent);
+        if let Reads::Known(reads) = &mut staged.reads {
+            reads.files.extend(winner.successors(&reads.files, path));
+        }
         self.view = next;
         Ok(changed)
     }
@@ -141,7 +144,7 @@ impl<'a> Rebase<'a> {
             if staged.touched.iter().any(|t| t.file.path.key() == key) {
                 self.touched(staged, winner, key, *change, next)?;
             }
-            self.source(staged, winner, key, *change, next)?;
+            self.source(staged, key, *change, next)?;
         }
         Ok(())
     }
@@ -325,7 +328,6 @@ impl<'a> Rebase<'a> {
     fn source(
         &mut self,
         staged: &mut Staged,
-        winner: &Winner<'_>,
         key: &str,
         change: Change,
         next: &Arc<Snapshot>,
@@ -347,17 +349,16 @@ impl<'a> Rebase<'a> {
             Change::Vector => {
                 let file = self.file(next, key)?;
                 let after = self.table.dead_rows(&file)?;
-                let map = Map::of(source);
-                let gone = &after - &source.dead;
+                let moved = Map::of(source).rows(&(&after - &source.dead));
+                // A row that is back and was not copied: the new file can't have it.
                 let back = !source.dead.is_subset(&after);
-                match map.rows(&gone).filter(|_| !back) {
-                    Some(rows) => bin.dead |= rows,
-                    None => {
-                        let class = conflict::Class::ConcurrentDeleteDelete;
-                        let path = &file.add.path;
-                        return Err(winner.about(class, Reason::Revived, path, None).into());
-                    }
-                }
+                let Some(dead) = moved.filter(|_| !back) else {
+                    self.drop_bin(staged, at);
+                    return Ok(());
+                };
+                // Rows that went since it was copied may be back, too.
+                bin.dead.remove_range(copied);
+                bin.dead |= dead;
                 source.file = file;
             }
             Change::Removed => {
