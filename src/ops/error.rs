@@ -49,8 +49,31 @@ pub enum OpError {
     TransactionFull(usize),
     #[error("a transaction can't be run again by itself: `retries` is for single statements")]
     TransactionRetries,
+    #[error("{}", not_of_partitions(columns))]
+    NotOfPartitions {
+        /// Columns of the condition that partition nothing; none when it asks for more than values.
+        columns: Vec<String>,
+        partition_columns: Vec<String>,
+    },
     #[error("staging: {0}")]
     Staging(#[source] std::io::Error),
+}
+
+fn not_of_partitions(columns: &[String]) -> String {
+    let chooses = "the condition chooses whole partitions";
+    match columns {
+        [] => format!("{chooses}, and this one is not about their values"),
+        [column] => format!("{chooses}, and `{column}` is no partition column"),
+        columns => format!(
+            "{chooses}, and {} are no partition columns",
+            listed(columns)
+        ),
+    }
+}
+
+fn listed(columns: &[String]) -> String {
+    let columns = columns.iter().map(|c| format!("`{c}`"));
+    columns.collect::<Vec<_>>().join(", ")
 }
 
 impl From<DataFileError> for OpError {
@@ -92,7 +115,9 @@ impl Failure for OpError {
             OpError::TransactionFull(_) => Kind::NoSpace,
             OpError::TransactionRetries => Kind::Invalid,
             OpError::Gone(_) => Kind::Absent,
-            OpError::ColumnName(_) | OpError::NoColumns => Kind::Invalid,
+            OpError::ColumnName(_) | OpError::NoColumns | OpError::NotOfPartitions { .. } => {
+                Kind::Invalid
+            }
             OpError::FeedNeedsVectors { .. } => Kind::Unsupported,
             OpError::Staging(e) => crate::error::io_kind(e),
         }
@@ -133,6 +158,15 @@ impl Failure for OpError {
                 "turn deletion vectors on (delta.enableDeletionVectors=true): deletes then rewrite nothing"
                     .to_owned(),
             ),
+            OpError::NotOfPartitions {
+                partition_columns, ..
+            } => Some(match partition_columns.as_slice() {
+                [] => "the table has no partitions: leave the condition away".to_owned(),
+                columns => format!(
+                    "its partition columns are {}; without a condition all of it is meant",
+                    listed(columns)
+                ),
+            }),
             OpError::TransactionConflict(conflict) => Some(match conflict.class {
                 Class::ConcurrentTransaction => conflict.hint(),
                 Class::ProtocolChanged

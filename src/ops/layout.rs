@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::OpError;
 use crate::datafile::{MappingMode, StatsConfig, Target};
 use crate::env::Env;
-use crate::log::Metadata;
+use crate::log::{Add, Metadata};
+use crate::schema::{DataType, Primitive, partition};
 use crate::table::protocol::{self, Materialized};
 use crate::table::{Snapshot, TableError};
 
@@ -35,6 +36,24 @@ pub(super) fn target(
 /// Whether data files hold the partition columns, too.
 pub(super) fn materialized(base: &Snapshot) -> bool {
     protocol::supports(base.protocol(), "materializePartitionColumns")
+}
+
+/// What the files of one partition have in common: [`partition::identity`] of each value, in the order of the columns.
+///
+/// # Errors
+/// [`OpError::Table`] when a value is not of its column's type.
+pub(super) fn partition_of(base: &Snapshot, add: &Add) -> Result<Vec<Option<String>>, OpError> {
+    let mut values = Vec::new();
+    for column in base.partition_columns() {
+        let text = base.partition_value(add, column);
+        let string = DataType::Primitive(Primitive::String);
+        let data_type = base
+            .schema()
+            .field(column)
+            .map_or(&string, |f| &f.data_type);
+        values.push(partition::identity(text, data_type)?);
+    }
+    Ok(values)
 }
 
 /// The columns that get statistics.

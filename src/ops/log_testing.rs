@@ -98,7 +98,7 @@ impl Made {
 }
 
 /// In memory, where syncing costs nothing.
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()

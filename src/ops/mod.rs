@@ -13,11 +13,14 @@ mod files;
 mod layout;
 #[cfg(test)]
 mod log_testing;
+mod optimize;
 mod options;
 mod parallel;
 mod prune;
 mod rewrite;
 mod scan;
+#[cfg(test)]
+mod table_testing;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -30,6 +33,7 @@ pub use create::create_from;
 pub use delete::{Delete, delete};
 pub use error::OpError;
 pub use files::{remove, rename};
+pub use optimize::{Optimize, optimize};
 pub use options::Options;
 pub use prune::kept_files;
 pub use scan::{Scan, scan};

@@ -78,6 +78,23 @@ pub fn format_value(value: &Scalar) -> Result<Option<String>, SchemaError> {
     }))
 }
 
+/// A text that stands for the value of a partition text, however that is spelled: two files of one partition have the
+/// same one. `None` is NULL. A time without a zone is never that of one with a zone: other systems may read it in
+/// another zone than UTC.
+///
+/// # Errors
+/// As [`parse_value`].
+pub fn identity(text: Option<&str>, data_type: &DataType) -> Result<Option<String>, SchemaError> {
+    let value = match parse_value(text, data_type)? {
+        Scalar::Timestamp(us) if text.is_some_and(|t| parse_instant(t).is_none()) => {
+            Scalar::TimestampNtz(us)
+        }
+        Scalar::Binary(bytes) => return Ok(Some(format!("{bytes:?}"))),
+        value => value,
+    };
+    format_value(&value)
+}
+
 /// Text of a number as Java's `Double.toString` gives it: `1.0`, `1.0E10`, `NaN`, `Infinity`. `shortest` is the
 /// shortest scientific form that reads back, `two` the nearest of two digits: Java never has fewer, and takes the
 /// nearer one (`4.9E-324`, where `5e-324` would do).

@@ -379,3 +379,41 @@ fn java_says_the_same() {
     println!("{same} the same, {other} not");
     assert!(other * 20 < same);
 }
+
+#[test]
+fn spellings_of_one_value_are_one_partition() {
+    let same = |kind: Primitive, a: &str, b: &str| {
+        let kind = DataType::Primitive(kind);
+        identity(Some(a), &kind).unwrap() == identity(Some(b), &kind).unwrap()
+    };
+    assert!(same(Primitive::Long, "+7", "07"));
+    assert!(same(Primitive::Double, "1e10", "1.0E10"));
+    assert!(same(Primitive::Double, "NaN", "NaN"));
+    assert!(same(Primitive::Decimal(10, 2), "1.5", "1.50"));
+    assert!(same(Primitive::Boolean, "TRUE", "true"));
+    assert!(same(Primitive::Binary, "A", r"\u0041"));
+    let timestamp = Primitive::Timestamp;
+    assert!(same(
+        timestamp.clone(),
+        "2024-01-01T01:00:00+01:00",
+        "2024-01-01T00:00:00.000000Z"
+    ));
+    assert!(same(
+        timestamp.clone(),
+        "2024-01-01 00:00:00",
+        "2024-01-01 00:00:00.000"
+    ));
+    // Which one it is depends on the reader.
+    assert!(!same(
+        timestamp,
+        "2024-01-01 00:00:00",
+        "2024-01-01T00:00:00Z"
+    ));
+    // Equal to a comparison, but not the same value.
+    assert!(!same(Primitive::Double, "0.0", "-0.0"));
+    assert!(!same(Primitive::String, "a", "A"));
+    let text = DataType::Primitive(Primitive::String);
+    assert_eq!(identity(None, &text).unwrap(), None);
+    assert_eq!(identity(Some(""), &text).unwrap(), None);
+    assert!(identity(Some("x"), &DataType::Primitive(Primitive::Long)).is_err());
+}

@@ -86,6 +86,33 @@ fn on_by_default(metadata: &Metadata, key: &str) -> bool {
     value.is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"))
 }
 
+/// `delta.targetFileSize` in bytes, default 1 GiB (PROTOCOL.md H): what OPTIMIZE puts files together to. A text that is no
+/// size counts as the default.
+pub fn target_file_bytes(metadata: &Metadata) -> u64 {
+    metadata
+        .configuration
+        .get("delta.targetFileSize")
+        .and_then(|v| parse_bytes(v))
+        .unwrap_or(1 << 30)
+}
+
+/// `104857600`, `100mb`, `1 GB` in bytes, each unit 1024 times the one before; none for anything else, also for zero.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" => 10,
+        "m" | "mb" => 20,
+        "g" | "gb" => 30,
+        "t" | "tb" => 40,
+        _ => return None,
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    (bytes > 0).then_some(bytes)
+}
+
 /// `delta.isolationLevel`; absent is WriteSerializable (PROTOCOL.md 0).
 pub fn isolation_level(metadata: &Metadata) -> Level {
     match metadata
@@ -208,6 +235,20 @@ mod tests {
             !log_cleanup(&set) && !checkpoint_stats_json(&set) && !checkpoint_stats_struct(&set)
         );
         assert_eq!(log_retention_ms(&set), None);
+    }
+
+    #[test]
+    fn sizes_have_units_or_are_bytes() {
+        let size = |text| target_file_bytes(&metadata(&[("delta.targetFileSize", text)]));
+        assert_eq!(size("104857600"), 100 << 20);
+        assert_eq!(size("100mb"), 100 << 20);
+        assert_eq!(size(" 1 GB "), 1 << 30);
+        assert_eq!(size("64k"), 64 << 10);
+        assert_eq!(size("2b"), 2);
+        for none in ["", "0", "-1", "1.5gb", "mb", "1 mib", "99999999999tb"] {
+            assert_eq!(size(none), 1 << 30, "{none}");
+        }
+        assert_eq!(target_file_bytes(&metadata(&[])), 1 << 30);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Prepared {
         let now = table.env.now();
         let mut prepared = Prepared::default();
         let mut marks: Vec<(Add, RowSet, u64, bool)> = Vec::new();
+        let mut sizes = Vec::new();
         for touched in &staged.touched {
             let rows = match &touched.rows {
                 Rows::These(rows) if rows.is_empty() => continue,
@@ -175,8 +176,10 @@ impl Prepared {
                 let remove = add.to_remove(now, false);
                 prepared.actions.push(Action::Remove(remove));
             }
+            let size = u64::try_from(bin.add.size).unwrap_or(0);
+            sizes.push(size);
             prepared.count("numAddedFiles", 1);
-            prepared.count("numAddedBytes", u64::try_from(bin.add.size).unwrap_or(0));
+            prepared.count("numAddedBytes", size);
             if bin.dead.is_empty() {
                 prepared.actions.push(Action::Add(bin.add.clone()));
             } else {
@@ -184,6 +187,7 @@ impl Prepared {
                 marks.push((bin.add.clone(), bin.dead.clone(), physical, false));
             }
         }
+        prepared.count_sizes(sizes);
         if !marks.is_empty() {
             let sets: Vec<&RowSet> = marks.iter().map(|(_, rows, ..)| rows).collect();
             let (path, descriptors) = table.write_vectors(&sets)?;
@@ -203,6 +207,24 @@ impl Prepared {
     fn count(&mut self, key: &'static str, by: u64) {
         let count = self.counts.entry(key).or_insert(0);
         *count = count.saturating_add(by);
+    }
+
+    /// How large the files are that others became.
+    fn count_sizes(&mut self, mut sizes: Vec<u64>) {
+        sizes.sort_unstable();
+        let parts = [
+            ("minFileSize", 0),
+            ("p25FileSize", 25),
+            ("p50FileSize", 50),
+            ("p75FileSize", 75),
+            ("maxFileSize", 100),
+        ];
+        for (key, percent) in parts {
+            let at = sizes.len().saturating_sub(1).saturating_mul(percent) / 100;
+            if let Some(size) = sizes.get(at) {
+                self.count(key, *size);
+            }
+        }
     }
 
     /// Whether it must be made anew.

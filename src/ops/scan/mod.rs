@@ -163,6 +163,6 @@ mod corpus_tests;
 #[cfg(test)]
 mod round_trip_tests;
 #[cfg(test)]
-mod testing;
+pub(in crate::ops) mod testing;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType as Arrow, Field, Fields};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use super::super::{Append, Replaces, append, checkpoint, delete};
+use super::super::{Append, Optimize, Replaces, append, checkpoint, delete, optimize};
 use super::testing::{differ, open, read, rows_of};
 use crate::deletion_vector::{DeletionVectorDescriptor, RowSet, inline_vector};
 use crate::env::Env;
@@ -631,6 +631,64 @@ fn every_partition_type_is_read_as_it_was_written() {
             assert_rows(&path, live);
         }
     }
+}
+
+#[test]
+fn files_that_are_put_together_hold_what_they_held() {
+    let place = Place::new();
+    for shape in SHAPES {
+        let path = place.table(&format!("optimized-{}", shape.name));
+        let columns = every_type();
+        let rows = batch(&columns);
+        let table = create(&path, shape, &columns, &[]);
+        for _ in 0..3 {
+            write(&table, &rows);
+        }
+        remove_rows(&table, "id = 1 OR (id = 0 AND long IS NOT NULL)");
+        let text = rows_of(&rows);
+        let live = [&text[2], &text[3]].map(String::clone);
+        let live = vec![live; 3].concat();
+        assert_rows(&path, live.clone());
+        put_together(&table, 1);
+        assert_rows(&path, live.clone());
+        checkpoint(&table, &table.refresh().unwrap()).unwrap();
+        assert_rows(&path, live);
+        for (name, data_type, values) in partition_types() {
+            let path = place.table(&format!("optimized-{name}-{}", shape.name));
+            let ids: Vec<i64> = (0..values.len() as i64).collect();
+            let columns: Vec<Column> = vec![
+                ("p", data_type, values),
+                ("id", json!("long"), Arc::new(Int64Array::from(ids))),
+            ];
+            let rows = batch(&columns);
+            let table = create(&path, shape, &columns, &["p"]);
+            write(&table, &rows);
+            write(&table, &rows);
+            let text = rows_of(&rows).into_iter();
+            let once: Vec<String> = text.map(|row| row.replace("\"\"|", "NULL|")).collect();
+            let mut values: Vec<&str> = once
+                .iter()
+                .map(|row| row.split_once('|').unwrap().0)
+                .collect();
+            values.sort_unstable();
+            values.dedup();
+            put_together(&table, values.len());
+            assert_rows(&path, [once.clone(), once.clone()].concat());
+        }
+    }
+}
+
+/// Leaves so many files.
+#[track_caller]
+fn put_together(table: &Table, files: usize) {
+    let options = Options::default();
+    let request = Optimize {
+        predicate: None,
+        options: &options,
+    };
+    let done = optimize(table, &request, None, &scratch).unwrap();
+    assert!(done.version.is_some(), "{done:?}");
+    assert_eq!(table.refresh().unwrap().live_files().count(), files);
 }
 
 fn remove_rows(table: &Table, predicate: &str) {

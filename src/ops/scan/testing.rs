@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, version: Option<u64>) -> Result<(SchemaRef, Vec<
     Ok((schema, texts))
 }
 
-pub(super) fn rows_of(batch: &RecordBatch) -> Vec<String> {
+pub(in crate::ops) fn rows_of(batch: &RecordBatch) -> Vec<String> {
     let row = |i| {
         let values = batch.columns().iter().map(|column| text(column, i));
         values.collect::<Vec<_>>().join("|")
