@@ -1,5 +1,6 @@
 //! The text of one WRITE (DESIGN.md §4): options in comment lines, then the statement.
 
+use crate::engine::EngineError;
 use crate::error::{Failure, Kind};
 use crate::ops::Options;
 
@@ -7,7 +8,7 @@ use crate::ops::Options;
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// A statement that can't be taken as text. Nothing was run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ControlError {
     #[error("the statement is longer than {MAX_BYTES} bytes")]
     TooLong,
@@ -27,13 +28,38 @@ pub enum ControlError {
     },
     #[error("the options txnAppId and txnVersion belong together, and one of them is missing")]
     HalfTxn,
+    #[error("{what} is not there yet")]
+    NotYet {
+        what: &'static str,
+        /// What is.
+        there: &'static str,
+    },
+    #[error("expected {expected}; found {found:?}")]
+    Expected {
+        expected: &'static str,
+        found: String,
+    },
+    #[error(transparent)]
+    Text(#[from] EngineError),
     #[error("this handle has run its statement; one write is one statement")]
     Second,
 }
 
 impl Failure for ControlError {
     fn kind(&self) -> Kind {
-        Kind::Invalid
+        match self {
+            ControlError::NotYet { .. } => Kind::Unsupported,
+            ControlError::Text(e) => e.kind(),
+            ControlError::TooLong
+            | ControlError::NotUtf8(_)
+            | ControlError::Nul(_)
+            | ControlError::Empty
+            | ControlError::UnknownOption(_)
+            | ControlError::OptionValue { .. }
+            | ControlError::HalfTxn
+            | ControlError::Expected { .. }
+            | ControlError::Second => Kind::Invalid,
+        }
     }
 
     fn hint(&self) -> Option<String> {
@@ -46,6 +72,12 @@ impl Failure for ControlError {
                 Some(OPTIONS.to_owned())
             }
             ControlError::HalfTxn => Some(OPTIONS.to_owned()),
+            ControlError::NotYet { there, .. } => Some(format!("write {there}")),
+            ControlError::Expected { .. } => Some(
+                "the table is that of the directory and is not named; one write is one statement"
+                    .to_owned(),
+            ),
+            ControlError::Text(e) => e.hint(),
             _ => None,
         }
     }

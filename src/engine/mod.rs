@@ -14,6 +14,7 @@ mod resolve;
 mod session;
 mod spelling;
 mod typing;
+mod words;
 
 pub use constraint::Constraints;
 pub use dialect::DeltaDialect;
@@ -21,3 +22,4 @@ pub use error::{EngineError, Position};
 pub use expr::Predicate;
 pub use prune::{Bounds, FileFacts, NoBounds, Verdict};
 pub use prune_stats::StatsBounds;
+pub use words::{Piece, pieces};

@@ -172,7 +172,7 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), EngineError> {
 }
 
 /// sqlparser gives the place only inside its message.
-fn syntax(error: ParserError) -> EngineError {
+pub(super) fn syntax(error: ParserError) -> EngineError {
     let message = match error {
         ParserError::RecursionLimitExceeded => {
             return EngineError::TooDeep { limit: MAX_NESTING };

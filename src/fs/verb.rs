@@ -13,7 +13,7 @@ use super::{Caller, Core, FsError, FsResult, domain};
 use crate::control::{self, ControlError};
 use crate::error::Failure;
 use crate::namespace::Verb;
-use crate::ops::{self, OpError};
+use crate::ops;
 use crate::table::{Snapshot, Table};
 
 /// What a control file runs.
@@ -138,7 +138,7 @@ impl Core {
                 if let Ok(report) = &outcome {
                     self.done(&state.owner, &before, report);
                 }
-                outcome.map_err(boxed)
+                outcome
             }
             Statement::Step(verb, tx) => self.run_step(*verb, tx, &parsed),
             Statement::Commit(tx) => self.commit_tx(tx, &parsed),
@@ -156,14 +156,21 @@ impl Core {
         table: &Table,
         base: &Arc<Snapshot>,
         parsed: &control::Statement,
-    ) -> Result<ops::Report, OpError> {
+    ) -> Result<ops::Report, Box<dyn Failure>> {
         match verb {
             Verb::Delete => {
                 let request = ops::Delete {
                     predicate: &parsed.text,
                     options: &parsed.options,
                 };
-                ops::delete(table, &request, Some(base), &|| self.scratch())
+                ops::delete(table, &request, Some(base), &|| self.scratch()).map_err(boxed)
+            }
+            Verb::Optimize => {
+                let request = ops::Optimize {
+                    predicate: control::optimize(&parsed.text).map_err(boxed)?,
+                    options: &parsed.options,
+                };
+                ops::optimize(table, &request, Some(base), &|| self.scratch()).map_err(boxed)
             }
         }
     }
@@ -182,6 +189,12 @@ impl Core {
                     options: &parsed.options,
                 };
                 steps.delete(&request, &|| self.scratch())
+            }
+            Verb::Optimize => {
+                return Err(boxed(ControlError::NotYet {
+                    what: "OPTIMIZE inside of a transaction",
+                    there: "it to ctl/optimize of the table itself, after the transaction",
+                }));
             }
         };
         self.touch_tx(&tx.name);

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     Delete,
+    Optimize,
 }
 
 impl Verb {
-    pub const ALL: &'static [Verb] = &[Verb::Delete];
+    pub const ALL: &'static [Verb] = &[Verb::Delete, Verb::Optimize];
 
     /// The file's name in `ctl/`.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Delete => "delete",
+            Verb::Optimize => "optimize",
         }
     }
 
@@ -22,6 +24,9 @@ impl Verb {
     pub fn grammar(self) -> &'static str {
         match self {
             Verb::Delete => "[WHERE] PREDICATE      the rows for which it is true; TRUE for all",
+            Verb::Optimize => {
+                "OPTIMIZE [WHERE PREDICATE]      put small files together; only in partitions for which it is true"
+            }
         }
     }
 
@@ -29,6 +34,7 @@ impl Verb {
     pub fn is_step(self) -> bool {
         match self {
             Verb::Delete => true,
+            Verb::Optimize => false,
         }
     }
 
@@ -36,6 +42,7 @@ impl Verb {
     pub fn example(self) -> &'static str {
         match self {
             Verb::Delete => "echo \"amount < 0 OR country IS NULL\" > .delta/ctl/delete",
+            Verb::Optimize => "echo OPTIMIZE > .delta/ctl/optimize",
         }
     }
 }
