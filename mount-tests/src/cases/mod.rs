@@ -16,6 +16,7 @@ mod lifecycle;
 mod load;
 mod modern;
 mod namespace;
+mod optimize;
 mod partition;
 mod predicate;
 mod read;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         feature::cases(),
         modern::cases(),
         delete::cases(),
+        optimize::cases(),
         conflict::cases(),
         transaction::cases(),
         predicate::cases(),
