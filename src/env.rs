@@ -81,13 +81,21 @@ impl Env {
         }
     }
 
-    /// Blocks this thread, for the pause between two attempts. Never to wait for something that can be awaited.
+    /// Blocks this thread, for the pause between two attempts. Never to wait for something that can be awaited. Under
+    /// [`Env::fixed`] only the clock moves on.
     #[allow(
         clippy::disallowed_methods,
         reason = "this is the one place that lets time pass"
     )]
     pub fn pause(&self, time: std::time::Duration) {
-        std::thread::sleep(time);
+        match &*self.0 {
+            Source::Real => std::thread::sleep(time),
+            Source::Fixed { now, .. } => {
+                let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                now.fetch_add(millis, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// A number in `0..bound`, for jitter; 0 when `bound` is 0.

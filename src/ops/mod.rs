@@ -135,3 +135,5 @@ fn modified_ms(meta: &std::fs::Metadata) -> Millis {
 mod conflict_tests;
 #[cfg(test)]
 mod matrix_tests;
+#[cfg(test)]
+mod serial_tests;
