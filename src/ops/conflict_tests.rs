@@ -97,6 +97,39 @@ fn hidden_rows_are_checked_once_somebody_else_may_have_seen_them() {
 }
 
 #[test]
+fn whoever_reads_hidden_rows_and_writes_others_brings_them_to_light() {
+    // T deletes, and does not see an insert that came after it had read: it comes before it. Whoever counts both the
+    // inserted row and the one that T deletes comes after the insert and before T: there is no order.
+    for (layout, inserted, partition, reads_it, fails) in [
+        (PLAIN, 3, "a", true, true),
+        (PLAIN, 3, "a", false, false),
+        (PLAIN, 55, "a", true, false),
+        (PARTITIONED, 3, "a", true, true),
+        (PARTITIONED, 103, "b", true, false),
+    ] {
+        let made = Made::new(layout);
+        let table = made.open();
+        let base = table.snapshot();
+        let mut delete = deleting(&made, &table, &base, "id = 3 AND p = 'a'");
+        let after = win(&made, layout, Insert(inserted, partition));
+        let other = made.open();
+        let read = if reads_it { after } else { Arc::clone(&base) };
+        let count = made.file("count", layout, &[500], "b");
+        let actions = vec![Action::Add(count)];
+        let reads = Reads::Known(ReadSet::default());
+        let mut count = Staged::with(actions, Operation::new("WRITE"), reads);
+        committed(other.commit(&read, &mut count));
+        let outcome = table.commit(&base, &mut delete);
+        if fails {
+            let found = conflict(outcome);
+            assert_eq!((found.class, found.version), (Class::ConcurrentAppend, 2));
+        } else {
+            assert_eq!(committed(outcome).version(), 3);
+        }
+    }
+}
+
+#[test]
 fn a_compaction_carries_hidden_rows_along() {
     // The rows of a blind append are in another file by the time somebody masks one of them.
     for (left, fails) in [(3, true), (55, false)] {

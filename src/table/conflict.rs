@@ -239,6 +239,21 @@ impl<'a> Winner<'a> {
         claims && self.removes.is_empty()
     }
 
+    /// Whether it has written rows after having read others than those that it has changed, as far as anybody can
+    /// tell: a DELETE or UPDATE reads none.
+    fn is_witness(&self) -> bool {
+        let mut adds = self.adds.iter();
+        let writes = adds.any(|(key, add)| add.data_change && !self.removes.contains_key(key));
+        let operation = self.info.and_then(|info| info.text("operation"));
+        writes && !self.is_blind() && !matches!(operation, Some("DELETE" | "UPDATE"))
+    }
+
+    /// The version that it has read, if it says so.
+    fn read_version(&self) -> Option<u64> {
+        let read = self.info.and_then(|info| info.integer("readVersion"))?;
+        u64::try_from(read).ok()
+    }
+
     /// Where the rows of its sources lie now, by the new file's path.
     pub(super) fn moves(&self) -> BTreeMap<String, Vec<Move>> {
         self.info
@@ -317,8 +332,9 @@ pub(super) struct Ours<'a> {
     pub(super) reading: &'a Snapshot,
     /// The version before the winner.
     pub(super) view: &'a Snapshot,
-    /// Files of blind appends in `view` that the transaction does not see (WriteSerializable).
-    pub(super) hidden: &'a BTreeSet<String>,
+    /// Files of blind appends in `view` that the transaction does not see (WriteSerializable), with the versions that
+    /// their rows came with.
+    pub(super) hidden: &'a BTreeMap<String, u64>,
     /// Files that it changes, apart from the sources of bins.
     pub(super) modifies: BTreeSet<String>,
 }
@@ -360,6 +376,7 @@ pub(super) fn judge(ours: &Ours<'_>, winner: &Winner<'_>) -> Result<Carry, Confl
     applications(ours, winner)?;
     let mut carry = Carry::default();
     added_files(ours, winner, &mut carry)?;
+    witnessed_files(ours, winner, &mut carry)?;
     removed_files(ours, winner, &mut carry)?;
     Ok(carry)
 }
@@ -545,6 +562,36 @@ fn added_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Resul
     Ok(())
 }
 
+/// F2 step 6 for rows that the transaction does not see: as if it had run before they came. That is over once somebody
+/// has read them, and perhaps rows that the transaction changes, and has written what follows from it: whoever read
+/// both can neither come before the one nor after the other.
+fn witnessed_files(
+    ours: &Ours<'_>,
+    winner: &Winner<'_>,
+    carry: &mut Carry,
+) -> Result<(), Conflict> {
+    let Some(reads) = ours.staged.read_set().filter(|_| winner.is_witness()) else {
+        return Ok(());
+    };
+    let read = winner.read_version();
+    let hidden = ours.hidden.iter();
+    for (key, _) in hidden.filter(|(_, since)| read.is_none_or(|read| **since <= read)) {
+        let file = ours.view.live_file(&DataPath::Inside(key.clone()));
+        let Some(file) = file.filter(|_| !winner.removes.contains_key(key)) else {
+            continue;
+        };
+        if !may_read(ours, reads, &file.add) {
+            continue;
+        }
+        if !ours.row_level {
+            let class = Class::ConcurrentAppend;
+            return Err(winner.about(class, Reason::Files, &file.add.path, None));
+        }
+        carry.fresh.push(key.clone());
+    }
+    Ok(())
+}
+
 /// Whether a file may hold rows that the transaction has read, by its partition.
 fn may_read(ours: &Ours<'_>, reads: &ReadSet, add: &Add) -> bool {
     reads.whole_table
@@ -556,7 +603,7 @@ fn may_read(ours: &Ours<'_>, reads: &ReadSet, add: &Add) -> bool {
 
 /// Whether the transaction has seen the file.
 fn is_known(ours: &Ours<'_>, key: &str) -> bool {
-    !ours.hidden.contains(key)
+    !ours.hidden.contains_key(key)
         && ours
             .view
             .live_file(&DataPath::Inside(key.to_owned()))
@@ -568,7 +615,7 @@ fn removed_files(ours: &Ours<'_>, winner: &Winner<'_>, carry: &mut Carry) -> Res
     let moved = moved_files(winner);
     for (key, remove) in &winner.removes {
         let again = winner.adds.contains_key(key);
-        if ours.hidden.contains(key) && !again {
+        if ours.hidden.contains_key(key) && !again {
             // Hidden rows live on in another file, or nowhere.
             if !remove.data_change {
                 carry.hidden_moved.push(key.clone());

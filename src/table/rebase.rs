@@ -24,9 +24,18 @@ pub(super) struct Rebase<'a> {
     row_level: bool,
     vectors: bool,
     row_ids: bool,
-    hidden: BTreeMap<String, Option<RowSet>>,
+    /// What it does not see, by the keys of files (WriteSerializable).
+    hidden: BTreeMap<String, Hidden>,
     /// Milliseconds that comparing rows has taken.
     spent: Millis,
+}
+
+/// Rows of a file that a transaction does not see.
+struct Hidden {
+    /// The version that they came with.
+    since: u64,
+    /// `None` for all.
+    rows: Option<RowSet>,
 }
 
 impl<'a> Rebase<'a> {
@@ -86,7 +95,8 @@ impl<'a> Rebase<'a> {
         let actions = commit.actions.clone();
         let next = Arc::new(self.view.next(path, version, commit.modified, actions)?);
         next.check_write()?;
-        let hidden: BTreeSet<String> = self.hidden.keys().cloned().collect();
+        let hidden = self.hidden.iter();
+        let hidden = hidden.map(|(key, h)| (key.clone(), h.since)).collect();
         let modifies = modified(self.table, staged);
         let carry = conflict::judge(
             &Ours {
@@ -132,13 +142,14 @@ impl<'a> Rebase<'a> {
             .read_set()
             .map_or_else(Vec::new, |r| r.conditions.clone());
         for key in &carry.fresh {
-            let among = self.hidden.get(key).cloned().flatten();
+            let among = self.hidden.remove(key).and_then(|hidden| hidden.rows);
             self.probe(winner, key, next, &conditions, among.as_ref())?;
-            self.hidden.remove(key);
         }
         self.follow_hidden(winner, carry, next, &conditions)?;
         for key in &carry.hide {
-            self.hidden.insert(key.clone(), None);
+            let since = next.version();
+            self.hidden
+                .insert(key.clone(), Hidden { since, rows: None });
         }
         for (key, change) in &carry.changed {
             if staged.touched.iter().any(|t| t.file.path.key() == key) {
@@ -443,7 +454,9 @@ impl<'a> Rebase<'a> {
         conditions: &[Arc<dyn Condition>],
     ) -> Result<(), TableError> {
         for key in &carry.hidden_moved {
-            let hidden = self.hidden.remove(key).flatten();
+            let Some(hidden) = self.hidden.remove(key) else {
+                continue;
+            };
             let before = self.view.live_file(&DataPath::Inside(key.clone()));
             let place = self.place(winner, key).zip(before);
             let Some(((place, target), before)) = place else {
@@ -453,18 +466,20 @@ impl<'a> Rebase<'a> {
                 continue;
             };
             let map = Map::new(self.table, &before, &place)?;
-            let rows = match &hidden {
+            let rows = match &hidden.rows {
                 None => Some(map.every_row()),
                 Some(rows) => map.rows(&(rows - &map.dead)),
             };
             let target = DataPath::parse(&target, self.table.dir.path())
                 .key()
                 .to_owned();
-            let all = self
-                .hidden
-                .entry(target)
-                .or_insert_with(|| Some(RowSet::new()));
-            if let (Some(all), Some(rows)) = (all, rows) {
+            let since = hidden.since;
+            let all = self.hidden.entry(target).or_insert_with(|| Hidden {
+                since,
+                rows: Some(RowSet::new()),
+            });
+            all.since = all.since.min(since);
+            if let (Some(all), Some(rows)) = (&mut all.rows, rows) {
                 *all |= rows;
             }
         }
