@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::OpError;
 use crate::datafile::StatsConfig;
+use crate::failpoint::{self, Point};
 use crate::log::{
     Action, CheckpointAction, CheckpointOptions, CheckpointSummary, Digest, LAST_CHECKPOINT,
     LOG_DIR, LastCheckpoint, LogError, LogName, ParsedColumns, Remove, SIDECAR_DIR, Sidecar,
@@ -53,8 +54,11 @@ pub(super) fn write(
     } else {
         classic(table, snapshot, &options)?
     };
+    failpoint::hit(Point::CheckpointNamed);
     table.checkpointed(snapshot.version());
-    point(table, &hint)
+    point(table, &hint)?;
+    failpoint::hit(Point::CheckpointPointed);
+    Ok(())
 }
 
 /// The columns with typed statistics, and the partition columns.
@@ -157,6 +161,7 @@ fn classic(
     let back = read_back(table, &temporary, options.write_stats_json)?;
     back.expect(&temporary, &summary, None, &[])?;
     check_current(table, snapshot)?;
+    failpoint::hit(Point::CheckpointWritten);
     table
         .dir()
         .rename(&temporary, &log.join(LogName::classic(version)))?;
@@ -217,6 +222,7 @@ fn v2(
     let back = read_back(table, &temporary, true)?;
     back.expect(&temporary, &summary, Some(signed), &sidecars)?;
     check_current(table, snapshot)?;
+    failpoint::hit(Point::CheckpointWritten);
     let manifest = log.join(&name);
     // The name may be there in spite of an error.
     scratch.paths.push(manifest.clone());
@@ -257,6 +263,9 @@ impl<'a> Scratch<'a> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
+        if failpoint::is_dying() {
+            return;
+        }
         while let Some(path) = self.paths.pop() {
             match self.dir.remove_file(&path) {
                 Ok(()) => {}

@@ -134,6 +134,8 @@ fn modified_ms(meta: &std::fs::Metadata) -> Millis {
 #[cfg(test)]
 mod conflict_tests;
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod matrix_tests;
 #[cfg(test)]
 mod serial_tests;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StoreError;
+use crate::failpoint::{self, Point};
 
 /// Result of a put-if-absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,6 +253,7 @@ impl Dir {
         body: &[u8],
     ) -> Result<Put, StoreError> {
         self.write_temporary(path, temporary, body)?;
+        failpoint::hit(Point::CommitWritten);
         let (parent, name) = self.parent(path)?;
         let temporary_c = c_name(temporary).map_err(|e| self.io("put", path, e))?;
         // SAFETY: valid descriptors and NUL-terminated names.
@@ -270,7 +272,10 @@ impl Dir {
             Err(std::io::Error::last_os_error())
         };
         let put = match linked {
-            Ok(()) => Put::Created,
+            Ok(()) => {
+                failpoint::hit(Point::CommitNamed);
+                Put::Created
+            }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Put::Exists,
             Err(e) if no_links(&e) => {
                 return self.rename_noreplace(parent.as_fd(), &temporary_c, &name, path);
@@ -465,6 +470,7 @@ impl Dir {
             )
         };
         if rc == 0 {
+            failpoint::hit(Point::CommitNamed);
             sync(parent).map_err(|e| self.io("sync", path, e))?;
             return Ok(Put::Created);
         }

@@ -6,14 +6,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::Int64Type;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 
 use super::check::{self, Answer, Txn};
 use super::dice::Dice;
+use super::files::{folder, read_parquet, write_parquet};
 use super::model::{Pred, Row, Statement};
 use super::observe::{self, Contents, MARK, OWN, Version};
 use crate::deletion_vector::RowSet;
@@ -148,14 +145,7 @@ struct World {
     seen: BTreeMap<String, usize>,
 }
 
-/// In memory, where syncing costs nothing.
-pub(crate) fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap()
-}
-
-fn create(table: &Path, shape: &Shape) {
+pub(crate) fn create(table: &Path, shape: &Shape) {
     std::fs::create_dir(table.join(LOG_DIR)).unwrap();
     let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
     let fields = [
@@ -268,7 +258,7 @@ impl World {
             }
             5 => Wish::Group((0..2 + self.dice.below(2)).map(|_| self.rows()).collect()),
             6..12 => {
-                let app = self.dice.one_in(8);
+                let app = self.dice.one_in(4);
                 let txn = app.then(|| ("job".to_owned(), 1 + (self.dice.roll() % 3).cast_signed()));
                 let options = Options {
                     user_metadata: None,
@@ -1182,47 +1172,4 @@ fn live<'a>(physical: &'a [Row], dead: &'a RowSet) -> impl Iterator<Item = (u64,
 fn scratch(directory: &Path) -> impl Fn() -> std::io::Result<File> + Sync + use<> {
     let directory = directory.to_owned();
     move || tempfile::tempfile_in(&directory)
-}
-
-fn write_parquet(out: File, rows: &[Row], with_p: bool) {
-    let numbers = |of: fn(&Row) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
-    };
-    let mut columns = vec![
-        ("id", numbers(|r| r.id), true),
-        ("k", numbers(|r| r.k), true),
-        ("n", numbers(|r| r.n), true),
-    ];
-    if with_p {
-        let p = rows.iter().map(|r| r.p.to_string());
-        columns.push(("p", Arc::new(StringArray::from_iter_values(p)), true));
-    }
-    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-}
-
-fn read_parquet(path: &Path, partition: Option<char>) -> Vec<Row> {
-    let file = File::open(path).unwrap();
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
-    let mut rows = Vec::new();
-    for batch in reader.build().unwrap() {
-        let batch = batch.unwrap();
-        let column = |name: &str| batch.column_by_name(name).unwrap().clone();
-        let number = |name: &str, i: usize| column(name).as_primitive::<Int64Type>().value(i);
-        for i in 0..batch.num_rows() {
-            let p = partition.unwrap_or_else(|| {
-                let text = column("p");
-                text.as_string::<i32>().value(i).chars().next().unwrap()
-            });
-            rows.push(Row {
-                id: number("id", i),
-                k: number("k", i),
-                p,
-                n: number("n", i),
-            });
-        }
-    }
-    rows
 }
