@@ -1032,7 +1032,7 @@ impl World {
 
     fn checkpoint(&mut self, client: usize) -> Result<(), String> {
         let snapshot = self.table(client).snapshot();
-        let due = |interval: u64| snapshot.version() % interval == 0;
+        let due = |interval: u64| snapshot.version().is_multiple_of(interval);
         if snapshot.version() > 0 && self.shape.interval.is_some_and(due) {
             let written = ops::checkpoint(self.table(client), &snapshot);
             written.map_err(|e| format!("no checkpoint: {e}"))?;
